@@ -1,0 +1,56 @@
+//! The `tributary` command line: a SQL shell on a cluster, TPC-H and TPC-DS data, benchmarks with a
+//! checker of results, and a demonstration.
+//!
+//! It is a library so that tests can use two of its parts: [`check`] compares a distributed result with
+//! that of one process, and [`data`] makes data sets.
+
+pub mod args;
+pub mod bench;
+pub mod check;
+pub mod data;
+pub mod error;
+
+mod demo;
+mod dirs;
+mod interrupt;
+mod output;
+mod session;
+mod shell;
+mod sql;
+mod tables;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+use error::{CliError, Result};
+
+/// Runs the command that the process's arguments name.
+pub fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            // 128 + SIGINT, as shells report it
+            ExitCode::from(if matches!(error, CliError::Interrupted) {
+                130
+            } else {
+                1
+            })
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    match cli.command {
+        Command::Sql(args) => sql::run(&runtime, &args),
+        Command::Data(args) => data::run(&args),
+        Command::Bench(args) => runtime.block_on(bench::run(&args)),
+        Command::Demo(args) => runtime.block_on(demo::run(&args)),
+    }
+}

@@ -1,0 +1,166 @@
+//! What DataFusion 55's protobuf loses without an error.
+//!
+//! Each check names a field that changes results or errors when it is lost. A node that has it set
+//! stays in the coordinator, with the reason. Where no getter exists, the derived `Debug` text is
+//! read, and anything unexpected counts as lost.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::datasource::physical_plan::{ArrowSource, CsvSource, FileScanConfig, ParquetSource};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Literal};
+use datafusion::physical_expr::window::{PlainAggregateWindowExpr, WindowExpr};
+use datafusion::physical_plan::memory::LazyMemoryExec;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
+use datafusion::physical_plan::ExecutionPlan;
+
+/// What of this node (not of its children) the protobuf would lose; `None` if nothing that matters.
+pub fn lost_on_the_wire(plan: &dyn ExecutionPlan) -> Option<String> {
+    let lost = lost_by_scan(plan)
+        .or_else(|| lost_by_memory(plan))
+        .or_else(|| lost_by_series(plan))
+        .or_else(|| lost_by_window(plan))
+        .or_else(|| lost_by_limits(plan))
+        .or_else(|| lost_by_expressions(plan));
+    lost.map(|what| format!("{}: DataFusion's plan encoding loses {what}", plan.name()))
+}
+
+fn lost_by_scan(plan: &dyn ExecutionPlan) -> Option<&'static str> {
+    let config = plan.downcast_ref::<DataSourceExec>()?.data_source().downcast_ref::<FileScanConfig>()?;
+    let table = config.file_source.table_schema();
+    let files = || config.file_groups.iter().flat_map(|group| group.iter());
+    if config.file_compression_type.is_compressed() {
+        return Some("the compression of its files");
+    }
+    if config.expr_adapter_factory.is_some() {
+        return Some("its expression adapter");
+    }
+    if config.preserve_order && config.output_ordering.is_empty() {
+        return Some("that its files must be read in order");
+    }
+    if !table.virtual_columns().is_empty() {
+        return Some("virtual columns");
+    }
+    if files().any(|file| !file.extensions.is_empty()) {
+        return Some("extensions of its files, such as row selections");
+    }
+    lost_by_source(config)
+}
+
+fn lost_by_source(config: &FileScanConfig) -> Option<&'static str> {
+    let source = config.file_source.as_ref();
+    if let Some(parquet) = source.downcast_ref::<ParquetSource>() {
+        return lost_by_parquet(parquet);
+    }
+    if let Some(csv) = source.downcast_ref::<CsvSource>() {
+        return csv.terminator().is_some().then_some("the line terminator");
+    }
+    if source.downcast_ref::<ArrowSource>().is_some() {
+        return (source.file_type() == "arrow_stream").then_some("the Arrow stream format");
+    }
+    if source.file_type() == "json" && is_json_array(config) {
+        return Some("that its files are JSON arrays");
+    }
+    None
+}
+
+fn lost_by_parquet(source: &ParquetSource) -> Option<&'static str> {
+    let crypto = &source.table_parquet_options().crypto;
+    if crypto.file_decryption.is_some() || crypto.factory_id.is_some() {
+        return Some("decryption keys");
+    }
+    let reader = source.parquet_file_reader_factory().map(|factory| format!("{factory:?}"));
+    let is_built_in = reader.is_none_or(|name| {
+        name.starts_with("CachedParquetFileReaderFactory")
+            || name.starts_with("DefaultParquetFileReaderFactory")
+    });
+    (!is_built_in).then_some("its parquet reader factory")
+}
+
+/// `JsonSource` shows its format in no other way: opening a part of a file is refused at once for
+/// arrays, and deferred to the returned future, which is dropped, for lines.
+fn is_json_array(config: &FileScanConfig) -> bool {
+    let Some(file) = config.file_groups.iter().flat_map(|group| group.iter()).next() else {
+        return false;
+    };
+    let store = Arc::new(datafusion::object_store::memory::InMemory::new());
+    let source = config.file_source.with_batch_size(1);
+    let opener = source.create_file_opener(store, config, 0);
+    opener.and_then(|opener| opener.open(file.clone().with_range(0, 1))).is_err()
+}
+
+fn lost_by_memory(plan: &dyn ExecutionPlan) -> Option<&'static str> {
+    let source = plan.downcast_ref::<DataSourceExec>()?.data_source().downcast_ref::<MemorySourceConfig>()?;
+    let is_ambiguous = source.projection().is_some() && !source.sort_information().is_empty();
+    is_ambiguous.then_some("which columns its order refers to")
+}
+
+fn lost_by_series(plan: &dyn ExecutionPlan) -> Option<&'static str> {
+    let series = plan.downcast_ref::<LazyMemoryExec>()?;
+    if series.properties().output_ordering().is_some() {
+        return Some("the order of its rows");
+    }
+    series.schema().fields().is_empty().then_some("that no column is read")
+}
+
+fn lost_by_window(plan: &dyn ExecutionPlan) -> Option<&'static str> {
+    let exprs: &[Arc<dyn WindowExpr>] = if let Some(window) = plan.downcast_ref::<WindowAggExec>() {
+        window.window_expr()
+    } else {
+        plan.downcast_ref::<BoundedWindowAggExec>()?.window_expr()
+    };
+    exprs.iter().find_map(|expr| lost_by_window_expr(expr.as_ref()))
+}
+
+fn lost_by_window_expr(expr: &dyn WindowExpr) -> Option<&'static str> {
+    if let Some(plain) = expr.as_any().downcast_ref::<PlainAggregateWindowExpr>()
+        && plain.get_aggregate_expr().is_reversed()
+    {
+        return Some("that a window aggregate runs in reverse");
+    }
+    let text = format!("{expr:?}");
+    if text.starts_with("StandardWindowExpr") {
+        let is_plain = text.contains("is_reversed: false, ignore_nulls: false");
+        return (!is_plain).then_some("IGNORE NULLS or the direction of a window function");
+    }
+    (!text.ends_with("filter: None }")).then_some("the FILTER of a window aggregate")
+}
+
+/// Scans, filters and limits travel with 32 bits.
+fn lost_by_limits(plan: &dyn ExecutionPlan) -> Option<&'static str> {
+    let is_cut = plan.fetch().is_some_and(|fetch| u32::try_from(fetch).is_err());
+    is_cut.then_some("a limit above 2^32")
+}
+
+fn lost_by_expressions(plan: &dyn ExecutionPlan) -> Option<&'static str> {
+    let mut lost = None;
+    let mut visit = |expr: &Arc<dyn PhysicalExpr>| -> Result<TreeNodeRecursion> {
+        expr.apply(|expr| {
+            lost = lost.or_else(|| lost_by_expression(expr.as_ref()));
+            Ok(if lost.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })
+    };
+    if plan.apply_expressions(&mut visit).is_err() {
+        return Some("an expression that can't be read");
+    }
+    lost
+}
+
+fn lost_by_expression(expr: &dyn PhysicalExpr) -> Option<&'static str> {
+    if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
+        let plain = BinaryExpr::new(Arc::clone(binary.left()), *binary.op(), Arc::clone(binary.right()));
+        let can_overflow = matches!(binary.op(), Operator::Plus | Operator::Minus | Operator::Multiply);
+        return (can_overflow && *binary != plain).then_some("that an operator fails on overflow");
+    }
+    if let Some(cast) = expr.downcast_ref::<CastExpr>() {
+        return cast.cast_options().safe.then_some("that a cast gives NULL instead of an error");
+    }
+    let literal = expr.downcast_ref::<Literal>()?;
+    let field = literal.return_field(&arrow::datatypes::Schema::empty()).ok()?;
+    (!field.metadata().is_empty()).then_some("the metadata of a literal")
+}

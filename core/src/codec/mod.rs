@@ -1,0 +1,14 @@
+//! Plans to bytes and back: DataFusion's protobuf with our nodes, named codecs, and a table of what
+//! that protobuf loses.
+
+mod extension;
+mod lost;
+mod nodes;
+mod options;
+mod registry;
+mod stage;
+
+pub use self::lost::lost_on_the_wire;
+pub use self::options::{apply_options, changed_options};
+pub use self::registry::CodecRegistry;
+pub use self::stage::{StageDecoder, check_node, encode_plan};

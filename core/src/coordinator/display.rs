@@ -1,0 +1,139 @@
+//! The plan as `EXPLAIN` shows it: all stages in one tree, with the metrics of their tasks.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::metrics::MetricsSet;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+};
+
+use super::plan::PlannedStage;
+use super::store::MetricsStore;
+use crate::exec::exchange_of;
+use crate::ids::{HEAD_STAGE, StageId};
+
+/// The tree of all stages below the head.
+pub(super) fn display_tree(
+    head: &Arc<dyn ExecutionPlan>,
+    stages: &[PlannedStage],
+    store: &Arc<MetricsStore>,
+) -> Arc<dyn ExecutionPlan> {
+    Builder { stages, store }.stage(HEAD_STAGE, head)
+}
+
+struct Builder<'a> {
+    stages: &'a [PlannedStage],
+    store: &'a Arc<MetricsStore>,
+}
+
+impl Builder<'_> {
+    fn stage(&self, stage: StageId, plan: &Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        self.node(stage, plan, &mut 0)
+    }
+
+    /// Nodes are numbered in pre-order, as their metrics are.
+    fn node(
+        &self,
+        stage: StageId,
+        plan: &Arc<dyn ExecutionPlan>,
+        next_idx: &mut usize,
+    ) -> Arc<dyn ExecutionPlan> {
+        let node_idx = *next_idx;
+        *next_idx += 1;
+        let input = exchange_of(plan.as_ref())
+            .and_then(|exchange| self.stages.iter().find(|stage| stage.id == exchange.spec().stage));
+        let children = match input {
+            Some(input) => vec![self.stage(input.id, &input.plan)],
+            None => {
+                plan.children().into_iter().map(|child| self.node(stage, child, next_idx)).collect()
+            }
+        };
+        let store = Arc::clone(self.store);
+        Arc::new(StageNodeExec { inner: Arc::clone(plan), children, stage, node_idx, store })
+    }
+}
+
+/// Shows one node of a stage. It isn't executed: its root runs the stages.
+#[derive(Debug)]
+struct StageNodeExec {
+    inner: Arc<dyn ExecutionPlan>,
+    children: Vec<Arc<dyn ExecutionPlan>>,
+    stage: StageId,
+    node_idx: usize,
+    store: Arc<MetricsStore>,
+}
+
+impl DisplayAs for StageNodeExec {
+    fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt_as(t, f)
+    }
+}
+
+impl ExecutionPlan for StageNodeExec {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn downcast_delegate(&self) -> Option<&dyn ExecutionPlan> {
+        Some(self.inner.as_ref())
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.inner.properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        self.children.iter().collect()
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self {
+            inner: Arc::clone(&self.inner),
+            children,
+            stage: self.stage,
+            node_idx: self.node_idx,
+            store: Arc::clone(&self.store),
+        }))
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(
+            children,
+            ReplaceChildrenOptions::new(datafusion::physical_plan::ChildrenPropertiesMode::Keep),
+        )
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        self.inner.apply_expressions(f)
+    }
+
+    fn execute(
+        &self,
+        _partition: usize,
+        _context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        Err(DataFusionError::Internal(format!(
+            "{} is part of a distributed plan; execute its DistributedExec root",
+            self.inner.name()
+        )))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        self.store.node(self.stage, self.node_idx)
+    }
+}

@@ -1,0 +1,14 @@
+//! The coordinator: runs the head stage, and the other stages on workers.
+
+mod display;
+mod execution;
+mod plan;
+mod report;
+mod root;
+mod run;
+mod sessions;
+mod store;
+
+pub use self::plan::{DistributedPlan, PlannedStage, ScopeId, subquery_scopes};
+pub use self::report::{QueryReport, StageReport};
+pub use self::root::DistributedExec;

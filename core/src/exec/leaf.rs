@@ -1,0 +1,103 @@
+//! A leaf of a stage of which each task has its own slice.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+};
+
+/// Stands for a leaf in a stage's shared plan, by number. Decoding a task puts the task's slice in
+/// its place, so it is never executed.
+#[derive(Debug)]
+pub struct TaskLeafExec {
+    leaf_idx: u32,
+    slices: Vec<Arc<dyn ExecutionPlan>>,
+}
+
+impl TaskLeafExec {
+    /// Leaf number `leaf_idx` with one slice for each task.
+    ///
+    /// # Errors
+    /// `Internal` without slices, or where slices differ in their partition count.
+    pub fn try_new(leaf_idx: u32, slices: Vec<Arc<dyn ExecutionPlan>>) -> Result<Self> {
+        let count = |plan: &Arc<dyn ExecutionPlan>| plan.properties().partitioning.partition_count();
+        let Some(first) = slices.first() else {
+            return Err(DataFusionError::Internal("a leaf without slices".to_owned()));
+        };
+        if let Some(odd) = slices.iter().find(|slice| count(slice) != count(first)) {
+            return Err(DataFusionError::Internal(format!(
+                "slices of one leaf have {} and {} partitions",
+                count(first),
+                count(odd)
+            )));
+        }
+        Ok(Self { leaf_idx, slices })
+    }
+
+    /// The leaf's number in its stage.
+    pub fn leaf_idx(&self) -> u32 {
+        self.leaf_idx
+    }
+
+    /// The slices, one for each task.
+    pub fn slices(&self) -> &[Arc<dyn ExecutionPlan>] {
+        &self.slices
+    }
+}
+
+impl DisplayAs for TaskLeafExec {
+    fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.slices[0].fmt_as(t, f)
+    }
+}
+
+impl ExecutionPlan for TaskLeafExec {
+    fn name(&self) -> &'static str {
+        "TaskLeafExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.slices[0].properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        self.slices[0].apply_expressions(f)
+    }
+
+    fn execute(
+        &self,
+        _partition: usize,
+        _context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        Err(DataFusionError::Internal(
+            "a leaf's place in a stage was executed instead of a task's slice".to_owned(),
+        ))
+    }
+}

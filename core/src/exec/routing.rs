@@ -1,0 +1,157 @@
+//! Which outputs of which tasks a consumer's partition reads: the arithmetic of the exchanges.
+
+use std::fmt;
+
+use crate::ids::{OutputIdx, TaskIdx};
+
+/// How an exchange distributes its producers' rows over its consumers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExchangeKind {
+    /// By hash: row `r` goes to `hash(r) % (n_consumers × n_partitions)`, of which the quotient by
+    /// `n_partitions` is the consumer and the remainder its partition. The remainder equals
+    /// `hash(r) % n_partitions`, as operators inside the consumer assume.
+    Shuffle,
+    /// Gathers the partitions of N tasks into fewer tasks.
+    Coalesce,
+    /// Every consumer gets every row.
+    Broadcast,
+}
+
+impl ExchangeKind {
+    /// The kind's number on the wire.
+    pub fn number(self) -> u32 {
+        match self {
+            Self::Shuffle => 1,
+            Self::Coalesce => 2,
+            Self::Broadcast => 3,
+        }
+    }
+
+    /// The kind with this number.
+    pub fn from_number(number: u32) -> Option<Self> {
+        [Self::Shuffle, Self::Coalesce, Self::Broadcast]
+            .into_iter()
+            .find(|kind| kind.number() == number)
+    }
+}
+
+impl fmt::Display for ExchangeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Shuffle => "shuffle",
+            Self::Coalesce => "coalesce",
+            Self::Broadcast => "broadcast",
+        })
+    }
+}
+
+/// One output that a partition of a consumer reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Source {
+    /// The producing task.
+    pub task: TaskIdx,
+    /// Its output.
+    pub output: OutputIdx,
+}
+
+/// The counts that decide an exchange's routing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Routing {
+    /// How rows are distributed.
+    pub kind: ExchangeKind,
+    /// Tasks that produce.
+    pub n_producers: u32,
+    /// Partitions of the producers' plan, before any fan-out.
+    pub n_producer_partitions: u32,
+    /// Tasks that consume.
+    pub n_consumers: u32,
+    /// Partitions of each consumer that a shuffle distributes to.
+    pub n_shuffle_partitions: u32,
+}
+
+impl Routing {
+    /// Partitions that each consumer sees.
+    pub fn n_partitions(&self) -> u32 {
+        match self.kind {
+            ExchangeKind::Shuffle => self.n_shuffle_partitions,
+            ExchangeKind::Coalesce => self.producers_per_consumer() * self.n_producer_partitions,
+            ExchangeKind::Broadcast => self.n_producers * self.n_producer_partitions,
+        }
+    }
+
+    /// Outputs that each producer offers.
+    pub fn n_outputs(&self) -> u32 {
+        match self.kind {
+            ExchangeKind::Shuffle => self.n_consumers * self.n_shuffle_partitions,
+            ExchangeKind::Coalesce => self.n_producer_partitions,
+            ExchangeKind::Broadcast => self.n_consumers * self.n_producer_partitions,
+        }
+    }
+
+    /// The outputs that one partition of one consumer reads.
+    pub fn sources(&self, consumer: u32, partition: u32) -> Vec<Source> {
+        let source = |task, output| Source { task: TaskIdx(task), output: OutputIdx(output) };
+        match self.kind {
+            ExchangeKind::Shuffle => {
+                let output = consumer * self.n_shuffle_partitions + partition;
+                (0..self.n_producers).map(|task| source(task, output)).collect()
+            }
+            ExchangeKind::Coalesce => {
+                let nth = partition / self.n_producer_partitions;
+                let task = consumer * self.producers_per_consumer() + nth;
+                let output = partition % self.n_producer_partitions;
+                (task < self.n_producers).then(|| source(task, output)).into_iter().collect()
+            }
+            ExchangeKind::Broadcast => {
+                let task = partition / self.n_producer_partitions;
+                let copy_of = partition % self.n_producer_partitions;
+                vec![source(task, consumer * self.n_producer_partitions + copy_of)]
+            }
+        }
+    }
+
+    fn producers_per_consumer(&self) -> u32 {
+        self.n_producers.div_ceil(self.n_consumers.max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    fn routing() -> impl Strategy<Value = Routing> {
+        let kind = prop_oneof![
+            Just(ExchangeKind::Shuffle),
+            Just(ExchangeKind::Coalesce),
+            Just(ExchangeKind::Broadcast)
+        ];
+        (kind, 1..6u32, 1..5u32, 1..6u32, 1..5u32).prop_map(
+            |(kind, n_producers, n_producer_partitions, n_consumers, n_shuffle_partitions)| Routing {
+                kind,
+                n_producers,
+                n_producer_partitions,
+                n_consumers,
+                n_shuffle_partitions,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn every_output_of_every_task_is_read_exactly_once(routing in routing()) {
+            let mut read = HashSet::new();
+            for consumer in 0..routing.n_consumers {
+                for partition in 0..routing.n_partitions() {
+                    for source in routing.sources(consumer, partition) {
+                        prop_assert!(source.task.0 < routing.n_producers);
+                        prop_assert!(source.output.0 < routing.n_outputs());
+                        prop_assert!(read.insert(source), "{:?} is read twice", source);
+                    }
+                }
+            }
+            prop_assert_eq!(read.len() as u32, routing.n_producers * routing.n_outputs());
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! One partition of an exchange as a stream.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::LexOrdering;
+use datafusion::physical_plan::EmptyRecordBatchStream;
+use datafusion::physical_plan::coop::cooperative;
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet};
+use datafusion::physical_plan::sorts::streaming_merge::StreamingMergeBuilder;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::stream::SelectAll;
+use futures::{StreamExt, TryStreamExt};
+
+use super::exchange::ExchangeSpec;
+use super::routing::Source;
+use super::runtime::ExchangeRuntime;
+use crate::error::{Result as TransportResult, TransportError};
+use crate::ids::{StageId, TaskId};
+use crate::protocol::FetchRequest;
+use crate::transport::layer::{MeteredChannel, TransferCounter};
+use crate::transport::{BatchStream, WorkerChannel};
+
+/// Reads one partition; contacts nobody before the first poll.
+pub(super) fn read(
+    spec: &ExchangeSpec,
+    partition: usize,
+    metrics: &ExecutionPlanMetricsSet,
+    runtime: Arc<ExchangeRuntime>,
+    context: Arc<TaskContext>,
+) -> Result<SendableRecordBatchStream> {
+    let schema = Arc::clone(spec.equivalences.schema());
+    let nth = u32::try_from(partition).unwrap_or(u32::MAX);
+    if nth >= spec.routing.n_partitions() {
+        return Err(DataFusionError::Internal(format!(
+            "partition {partition} of an exchange with {}",
+            spec.routing.n_partitions()
+        )));
+    }
+    let sources = spec.routing.sources(runtime.task.0, nth);
+    if sources.is_empty() {
+        return Ok(Box::pin(EmptyRecordBatchStream::new(schema)));
+    }
+    let reader = Reader {
+        stage: spec.stage,
+        sources,
+        schema: Arc::clone(&schema),
+        ordering: spec.ordering.clone(),
+        counter: Arc::new(TransferCounter::register(metrics, partition)),
+        baseline: BaselineMetrics::new(metrics, partition),
+        partition,
+        runtime,
+        context,
+    };
+    let stream = Box::pin(futures::stream::once(reader.open()).try_flatten());
+    Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(schema, stream))))
+}
+
+struct Reader {
+    stage: StageId,
+    sources: Vec<Source>,
+    schema: SchemaRef,
+    ordering: Option<LexOrdering>,
+    counter: Arc<TransferCounter>,
+    baseline: BaselineMetrics,
+    partition: usize,
+    runtime: Arc<ExchangeRuntime>,
+    context: Arc<TaskContext>,
+}
+
+impl Reader {
+    async fn open(self) -> Result<SendableRecordBatchStream> {
+        self.runtime.stage_ready(self.stage).await.map_err(external)?;
+        let mut streams = Vec::with_capacity(self.sources.len());
+        for source in &self.sources {
+            streams.push(self.open_source(*source).await.map_err(external)?);
+        }
+        match &self.ordering {
+            Some(ordering) if streams.len() > 1 => self.merge(streams, ordering),
+            _ => Ok(self.interleave(streams)),
+        }
+    }
+
+    async fn open_source(&self, source: Source) -> TransportResult<BatchStream> {
+        let runtime = &self.runtime;
+        let channel = runtime.channel(self.stage, source.task).await?;
+        let channel = MeteredChannel::new(channel, Arc::clone(&self.counter));
+        let request = FetchRequest {
+            task: TaskId { query: runtime.query, stage: self.stage, task: source.task },
+            outputs: vec![source.output],
+            deadline: runtime.deadline,
+            message_target_bytes: runtime.channels.env().budget.message_target_bytes(),
+            compression: runtime.compression,
+        };
+        channel.fetch(request).pop().ok_or_else(|| {
+            TransportError::Protocol("a channel gave no stream for a requested output".to_owned())
+        })
+    }
+
+    /// Rows in whatever order they come.
+    fn interleave(self, streams: Vec<BatchStream>) -> SendableRecordBatchStream {
+        let Self { schema, baseline, .. } = self;
+        let all: SelectAll<BatchStream> = streams.into_iter().collect();
+        let expected = Arc::clone(&schema);
+        let stream = all.map(move |item| {
+            let batch = item.map_err(external).and_then(|batch| with_schema(batch, &expected))?;
+            baseline.record_output(batch.num_rows());
+            Ok(batch)
+        });
+        Box::pin(RecordBatchStreamAdapter::new(schema, stream))
+    }
+
+    /// A k-way merge: each source is in order, so the result is.
+    fn merge(&self, streams: Vec<BatchStream>, ordering: &LexOrdering) -> Result<SendableRecordBatchStream> {
+        let adapt = |stream: BatchStream| -> SendableRecordBatchStream {
+            let expected = Arc::clone(&self.schema);
+            let stream =
+                stream.map(move |item| item.map_err(external).and_then(|batch| with_schema(batch, &expected)));
+            Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), stream))
+        };
+        let name = format!("exchange merge of stage {}, partition {}", self.stage, self.partition);
+        StreamingMergeBuilder::new()
+            .with_streams(streams.into_iter().map(adapt).collect())
+            .with_schema(Arc::clone(&self.schema))
+            .with_expressions(ordering)
+            .with_metrics(self.baseline.clone())
+            .with_batch_size(self.context.session_config().batch_size())
+            .with_reservation(MemoryConsumer::new(name).register(self.context.memory_pool()))
+            .build()
+    }
+}
+
+/// Gives a batch the plan's schema where it differs in metadata or nullability only.
+fn with_schema(
+    batch: arrow::record_batch::RecordBatch,
+    schema: &SchemaRef,
+) -> Result<arrow::record_batch::RecordBatch> {
+    if Arc::ptr_eq(&batch.schema(), schema) || batch.schema() == *schema {
+        return Ok(batch);
+    }
+    let n_rows = batch.num_rows();
+    let options = arrow::record_batch::RecordBatchOptions::new().with_row_count(Some(n_rows));
+    let columns = batch.columns().to_vec();
+    arrow::record_batch::RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
+        .map_err(|error| {
+            DataFusionError::Internal(format!("a producer's rows don't have the plan's schema: {error}"))
+        })
+}
+
+/// Keeps the transport error whole, so that its place isn't overwritten on the way up.
+fn external(error: TransportError) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}

@@ -1,0 +1,206 @@
+//! The worker protocol's messages as plain types, free of any transport.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use bytes::Bytes;
+use datafusion::common::ScalarValue;
+use tokio::sync::mpsc;
+use url::Url;
+
+use crate::config::Compression;
+use crate::error::{RemoteError, TransportError};
+use crate::ids::{Incarnation, OutputIdx, QueryId, StageId, TaskId, TaskIdx};
+use crate::limits;
+use crate::metadata::Metadata;
+use crate::metrics::NodeMetrics;
+
+/// Version of the protocol; both ends must speak the same one.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Opens a query's control session on a worker.
+#[derive(Clone, Debug)]
+pub struct OpenQuery {
+    /// The query's attempt.
+    pub query: QueryId,
+    /// [`PROTOCOL_VERSION`] of the coordinator.
+    pub protocol_version: u32,
+    /// When the worker gives up; travels as remaining time.
+    pub deadline: Option<Instant>,
+    /// The coordinator's session options that differ from the defaults.
+    pub options: Vec<(String, String)>,
+    /// What the user sends along.
+    pub metadata: Metadata,
+    /// Who asks: stamped by the serving side of a transport, never read from the wire.
+    pub peer: Option<Peer>,
+}
+
+/// The other end of a connection, as the serving side knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its socket address, if there is a socket.
+    pub address: Option<SocketAddr>,
+    /// Names in its verified certificate.
+    pub names: Vec<String>,
+}
+
+/// A query's control session on one worker: a bounded duplex of plain messages.
+///
+/// # Drop
+/// Dropping either half without [`SessionCommand::Finish`] aborts the query on that worker.
+#[derive(Debug)]
+pub struct QuerySession {
+    /// To the worker.
+    pub commands: mpsc::Sender<SessionCommand>,
+    /// From the worker. Ends when the session ends.
+    pub events: mpsc::Receiver<SessionEvent>,
+}
+
+/// The worker's half of a [`QuerySession`].
+#[derive(Debug)]
+pub struct SessionPeer {
+    /// From the coordinator.
+    pub commands: mpsc::Receiver<SessionCommand>,
+    /// To the coordinator.
+    pub events: mpsc::Sender<SessionEvent>,
+}
+
+impl QuerySession {
+    /// The two connected halves of a session.
+    pub fn pair() -> (Self, SessionPeer) {
+        let (commands, commands_rx) = mpsc::channel(limits::SESSION_QUEUE);
+        let (events_tx, events) = mpsc::channel(limits::SESSION_QUEUE);
+        (Self { commands, events }, SessionPeer { commands: commands_rx, events: events_tx })
+    }
+}
+
+/// What the coordinator says in a control session.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum SessionCommand {
+    /// Tasks of one stage for this worker.
+    AddTasks(Box<AddTasks>),
+    /// No more tasks will be added: what isn't there now is not found.
+    Seal,
+    /// The query is over; answered at once with the metrics that exist.
+    Finish,
+    /// Answered by [`SessionEvent::Pong`] with the same number.
+    Ping(u64),
+}
+
+/// What a worker says in a control session.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum SessionEvent {
+    /// A task has ended.
+    TaskDone(TaskReport),
+    /// A task has failed.
+    TaskFailed {
+        /// The task.
+        task: TaskId,
+        /// Why.
+        error: Box<RemoteError>,
+    },
+    /// The answer to [`SessionCommand::Finish`]: every task that had started, and how far it was.
+    Finished(Vec<TaskReport>),
+    /// The answer to [`SessionCommand::Ping`].
+    Pong(u64),
+    /// The session failed; nothing follows.
+    Failed(TransportError),
+}
+
+/// Tasks of one stage.
+#[derive(Clone, Debug)]
+pub struct AddTasks {
+    /// The stage, shared by all of its tasks.
+    pub stage: StagePlan,
+    /// The tasks that this worker runs.
+    pub tasks: Vec<TaskPlan>,
+}
+
+/// A stage's plan, encoded once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StagePlan {
+    /// The stage.
+    pub stage: StageId,
+    /// The number of its tasks, on all workers.
+    pub n_tasks: u32,
+    /// The encoded plan, without the tasks' slices of its leaves.
+    pub plan: Bytes,
+    /// Values of the scalar subqueries in the stage's scope, by index.
+    pub subquery_values: Vec<ScalarValue>,
+    /// For each stage that this one reads, the workers of its tasks, in order.
+    pub inputs: Vec<StageRoutes>,
+}
+
+/// Where the tasks of a stage run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StageRoutes {
+    /// The stage.
+    pub stage: StageId,
+    /// One worker for each task.
+    pub workers: Vec<Url>,
+}
+
+/// What one task has of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskPlan {
+    /// The task.
+    pub task: TaskIdx,
+    /// The task's slice of each leaf, encoded, in the order of the leaves' numbers.
+    pub leaves: Vec<Bytes>,
+}
+
+/// How a task went.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskReport {
+    /// The task.
+    pub task: TaskId,
+    /// Metrics of each node of its plan, in pre-order; empty if it never started.
+    pub metrics: Vec<NodeMetrics>,
+}
+
+/// Asks for outputs of one task.
+#[derive(Clone, Debug)]
+pub struct FetchRequest {
+    /// The task that produces them.
+    pub task: TaskId,
+    /// The outputs, each of which becomes a stream.
+    pub outputs: Vec<OutputIdx>,
+    /// When the consumer gives up; travels as remaining time.
+    pub deadline: Option<Instant>,
+    /// About how large messages should be.
+    pub message_target_bytes: usize,
+    /// How batches are compressed on a wire.
+    pub compression: Compression,
+}
+
+/// What a worker says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerInfo {
+    /// Version of its protocol.
+    pub protocol_version: u32,
+    /// Version of this crate.
+    pub version: String,
+    /// Version of its DataFusion.
+    pub datafusion_version: String,
+    /// Its process's life.
+    pub incarnation: Incarnation,
+    /// Cores that it may use.
+    pub n_cores: u32,
+    /// Queries that it runs now.
+    pub n_queries: u32,
+    /// Tasks that it holds now.
+    pub n_tasks: u32,
+    /// Whether it takes new queries.
+    pub state: WorkerState,
+}
+
+/// Whether a worker takes new queries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerState {
+    /// It does.
+    Ready,
+    /// It finishes what it has.
+    Draining,
+}

@@ -1,0 +1,77 @@
+//! Counts what is fetched.
+
+use std::sync::Arc;
+
+use arrow::record_batch::RecordBatch;
+use async_trait::async_trait;
+use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder};
+use futures::StreamExt;
+
+use crate::error::Result;
+use crate::protocol::{FetchRequest, OpenQuery, QuerySession, WorkerInfo};
+use crate::transport::{BatchStream, WorkerChannel};
+use crate::wire::used_bytes;
+
+/// Batches, rows and bytes that were fetched, as metrics of a plan node. Bytes are those that the
+/// rows use in Arrow's layout, the same on every transport.
+#[derive(Debug)]
+pub struct TransferCounter {
+    batches: Count,
+    bytes: Count,
+}
+
+/// Name of the metric that counts the bytes of an exchange.
+pub const EXCHANGED_BYTES: &str = "exchanged_bytes";
+
+impl TransferCounter {
+    /// Adds the counters to a node's metrics.
+    pub fn register(metrics: &ExecutionPlanMetricsSet, partition: usize) -> Self {
+        Self {
+            batches: MetricBuilder::new(metrics).counter("exchanged_batches", partition),
+            bytes: MetricBuilder::new(metrics).counter(EXCHANGED_BYTES, partition),
+        }
+    }
+
+    fn record(&self, batch: &RecordBatch) {
+        self.batches.add(1);
+        self.bytes.add(used_bytes(batch));
+    }
+}
+
+/// Counts the batches of every fetch.
+#[derive(Debug)]
+pub struct MeteredChannel {
+    inner: Arc<dyn WorkerChannel>,
+    counter: Arc<TransferCounter>,
+}
+
+impl MeteredChannel {
+    /// Wraps a channel; what is fetched through it is added to `counter`.
+    pub fn new(inner: Arc<dyn WorkerChannel>, counter: Arc<TransferCounter>) -> Self {
+        Self { inner, counter }
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl WorkerChannel for MeteredChannel {
+    async fn open_query(&self, open: OpenQuery) -> Result<QuerySession> {
+        self.inner.open_query(open).await
+    }
+
+    fn fetch(&self, request: FetchRequest) -> Vec<BatchStream> {
+        let meter = |inner: BatchStream| -> BatchStream {
+            let counter = Arc::clone(&self.counter);
+            Box::pin(inner.inspect(move |item| {
+                if let Ok(batch) = item {
+                    counter.record(batch);
+                }
+            }))
+        };
+        self.inner.fetch(request).into_iter().map(meter).collect()
+    }
+
+    async fn info(&self) -> Result<WorkerInfo> {
+        self.inner.info().await
+    }
+}

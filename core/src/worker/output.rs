@@ -1,0 +1,173 @@
+//! One output of a task: a queue between the driver that fills it and the reader that empties it,
+//! bounded in bytes by its window and by the network budget.
+
+use std::collections::VecDeque;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use arrow::record_batch::RecordBatch;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::budget::{BudgetGuard, NetworkBudget, StreamTicket};
+use crate::error::{Result, TransportError};
+use crate::limits::OUTPUT_WINDOW_BYTES;
+
+/// The queue of one output.
+#[derive(Debug)]
+pub(crate) struct Output {
+    budget: Arc<NetworkBudget>,
+    state: Mutex<State>,
+    /// Wakes the driver when the reader took something, waits or has gone.
+    space: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    queue: VecDeque<(RecordBatch, BudgetGuard)>,
+    queued_bytes: usize,
+    /// The end marker: without it the queue isn't at its end, however empty.
+    end: Option<Result<()>>,
+    reader: Reader,
+    waiting: Option<Waker>,
+    _ticket: Option<StreamTicket>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Reader {
+    #[default]
+    None,
+    Attached,
+    Gone,
+}
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pushed {
+    /// It waits for its reader.
+    Queued,
+    /// Nobody will read it.
+    Unwanted,
+}
+
+impl Output {
+    pub(crate) fn new(budget: Arc<NetworkBudget>) -> Self {
+        let ticket = budget.stream_ticket();
+        let state = State { _ticket: Some(ticket), ..State::default() };
+        Self { budget, state: Mutex::new(state), space: Notify::new() }
+    }
+
+    /// Makes the caller the output's reader; false if it had one.
+    pub(crate) fn claim(&self) -> bool {
+        let mut state = self.state.lock();
+        let free = state.reader == Reader::None;
+        if free {
+            state.reader = Reader::Attached;
+        }
+        free
+    }
+
+    /// The next batch, the end (after its marker), or a wait, during which the driver may always
+    /// add one batch.
+    pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
+        let mut state = self.state.lock();
+        if let Some((batch, guard)) = state.queue.pop_front() {
+            state.queued_bytes -= guard.bytes();
+            drop(state);
+            self.space.notify_waiters();
+            return Poll::Ready(Some(Ok(batch)));
+        }
+        if let Some(end) = &state.end {
+            return Poll::Ready(end.clone().err().map(Err));
+        }
+        state.waiting = Some(cx.waker().clone());
+        drop(state);
+        self.space.notify_waiters();
+        Poll::Pending
+    }
+
+    /// Drops what is queued; later batches are unwanted.
+    pub(crate) fn release(&self) {
+        let dropped = {
+            let mut state = self.state.lock();
+            state.reader = Reader::Gone;
+            state.waiting = None;
+            state.queued_bytes = 0;
+            state._ticket = None;
+            std::mem::take(&mut state.queue)
+        };
+        drop(dropped);
+        self.space.notify_waiters();
+    }
+
+    /// Adds a batch of `bytes` when window and budget allow it.
+    pub(crate) async fn push(&self, batch: RecordBatch, bytes: usize) -> Pushed {
+        let mut batch = Some(batch);
+        loop {
+            let mut space = pin!(self.space.notified());
+            let mut freed = pin!(self.budget.freed());
+            // Registers before looking, so that nothing is missed in between.
+            space.as_mut().enable();
+            freed.as_mut().enable();
+            if let Some(pushed) = self.try_push(&mut batch, bytes) {
+                return pushed;
+            }
+            tokio::select! {
+                () = space => {}
+                () = freed => {}
+            }
+        }
+    }
+
+    fn try_push(&self, batch: &mut Option<RecordBatch>, bytes: usize) -> Option<Pushed> {
+        let mut state = self.state.lock();
+        if state.reader == Reader::Gone || state.end.is_some() {
+            return Some(Pushed::Unwanted);
+        }
+        let in_window = state.queue.is_empty() || state.queued_bytes + bytes <= OUTPUT_WINDOW_BYTES;
+        let starving = state.queue.is_empty() && state.waiting.is_some();
+        let guard = match self.budget.try_reserve(bytes).filter(|_| in_window) {
+            Some(guard) => guard,
+            None if starving => self.budget.reserve_for_waiting(bytes),
+            None => return None,
+        };
+        state.queued_bytes += bytes;
+        state.queue.push_back((batch.take()?, guard));
+        wake(&mut state);
+        Some(Pushed::Queued)
+    }
+
+    /// Sets the end marker; the first one counts.
+    pub(crate) fn end(&self, end: Result<()>) {
+        let mut state = self.state.lock();
+        if state.end.is_none() {
+            state.end = Some(end);
+        }
+        wake(&mut state);
+        drop(state);
+        self.space.notify_waiters();
+    }
+
+    /// Ends the output with an error, and drops what is queued.
+    pub(crate) fn abort(&self, error: TransportError) {
+        let dropped = {
+            let mut state = self.state.lock();
+            if !matches!(state.end, Some(Err(_))) {
+                state.end = Some(Err(error));
+            }
+            state.queued_bytes = 0;
+            state._ticket = None;
+            wake(&mut state);
+            std::mem::take(&mut state.queue)
+        };
+        drop(dropped);
+        self.space.notify_waiters();
+    }
+}
+
+fn wake(state: &mut State) {
+    if let Some(waker) = state.waiting.take() {
+        waker.wake();
+    }
+}

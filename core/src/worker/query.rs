@@ -1,0 +1,196 @@
+//! One query on a worker: its tasks and their plans.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+use datafusion::common::DataFusionError;
+use datafusion::execution::TaskContext;
+use datafusion::execution::config::SessionConfig;
+use datafusion::physical_plan::ExecutionPlan;
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+
+use super::Inner;
+use super::registry::Lookup;
+use super::task::{Body, TaskRun, panic_text};
+use crate::codec::{StageDecoder, apply_options};
+use crate::config::DistributedConfig;
+use crate::error::{Origin, Result, TransportError, to_remote};
+use crate::exec::ExchangeRuntime;
+use crate::ids::{QueryId, StageId, TaskId, TaskIdx};
+use crate::limits::MAX_TASKS_PER_QUERY;
+use crate::protocol::{AddTasks, OpenQuery, SessionEvent, StagePlan, TaskPlan, TaskReport};
+
+/// A query with an open session.
+pub(super) struct Query {
+    id: QueryId,
+    deadline: Option<Instant>,
+    config: SessionConfig,
+    events: mpsc::Sender<SessionEvent>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    tasks: HashMap<(StageId, TaskIdx), Arc<TaskRun>>,
+    is_sealed: bool,
+    ended: Option<TransportError>,
+}
+
+impl fmt::Debug for Query {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Query").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl Query {
+    pub(super) fn new(worker: &Inner, open: &OpenQuery, events: mpsc::Sender<SessionEvent>) -> Self {
+        Self {
+            id: open.query,
+            deadline: open.deadline,
+            config: apply_options(worker.options.session.config(), &open.options),
+            events,
+            state: Mutex::default(),
+        }
+    }
+
+    pub(super) fn id(&self) -> QueryId {
+        self.id
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    pub(super) fn n_live_tasks(&self) -> usize {
+        self.state.lock().tasks.values().filter(|task| !task.is_over()).count()
+    }
+
+    pub(super) fn seal(&self) {
+        self.state.lock().is_sealed = true;
+    }
+
+    /// Decodes and adds tasks. One that can't be decoded is there as a failed one, so that who
+    /// fetches from it learns why.
+    ///
+    /// # Errors
+    /// `Protocol` for a task that is there already or one too many.
+    pub(super) fn add_tasks(&self, worker: &Arc<Inner>, add: AddTasks) -> Result<()> {
+        let AddTasks { stage, tasks } = add;
+        let n_tasks = self.state.lock().tasks.len() + tasks.len();
+        if n_tasks > MAX_TASKS_PER_QUERY {
+            return Err(TransportError::Overloaded(format!(
+                "{n_tasks} tasks of one query are above the limit of {MAX_TASKS_PER_QUERY}"
+            )));
+        }
+        let decoder = StageDecoder::try_new(
+            Arc::clone(&worker.codecs),
+            &stage.plan,
+            stage.subquery_values.clone(),
+        );
+        for task in tasks {
+            let task_idx = task.task;
+            let body = match &decoder {
+                Ok(decoder) => self.decode(worker, decoder, &stage, task),
+                Err(error) => Err(DataFusionError::Execution(error.strip_backtrace())),
+            };
+            self.add_task(worker, stage.stage, task_idx, body)?;
+        }
+        Ok(())
+    }
+
+    fn decode(
+        &self,
+        worker: &Arc<Inner>,
+        decoder: &StageDecoder,
+        stage: &StagePlan,
+        task: TaskPlan,
+    ) -> datafusion::common::Result<Body> {
+        let context = self.task_context(worker, stage, task.task);
+        let decode = || decoder.decode(task.leaves, &context);
+        // Decoders of other crates assert on what they read.
+        let plan: Arc<dyn ExecutionPlan> = catch_unwind(AssertUnwindSafe(decode))
+            .unwrap_or_else(|panic| {
+                Err(DataFusionError::Internal(format!(
+                    "decoding the plan panicked: {}",
+                    panic_text(panic.as_ref())
+                )))
+            })?;
+        Ok(Body { plan, context: Arc::new(context) })
+    }
+
+    fn task_context(&self, worker: &Arc<Inner>, stage: &StagePlan, task: TaskIdx) -> TaskContext {
+        let routes = stage.inputs.iter().map(|input| (input.stage, input.workers.clone()));
+        let runtime = ExchangeRuntime {
+            query: self.id,
+            task,
+            routes: routes.collect(),
+            channels: worker.options.channels.clone(),
+            deadline: self.deadline,
+            compression: DistributedConfig::of(self.config.options()).compression,
+            gate: None,
+        };
+        TaskContext::from(&worker.options.session)
+            .with_session_config(self.config.clone().with_extension(Arc::new(runtime)))
+    }
+
+    fn add_task(
+        &self,
+        worker: &Arc<Inner>,
+        stage: StageId,
+        task: TaskIdx,
+        body: datafusion::common::Result<Body>,
+    ) -> Result<()> {
+        let id = TaskId { query: self.id, stage, task };
+        let origin = Origin {
+            worker: Some(worker.options.name.clone()),
+            stage: Some(stage),
+            task: Some(task),
+            partition: None,
+        };
+        if let Err(error) = &body {
+            let error = Box::new(to_remote(error, &origin));
+            // Best effort: who reads the task's output gets the same error.
+            let _ = self.events.try_send(SessionEvent::TaskFailed { task: id, error });
+        }
+        let run = TaskRun::new(Arc::clone(worker), id, origin, body, self.events.clone());
+        let mut state = self.state.lock();
+        if let Some(reason) = &state.ended {
+            run.abort(reason);
+            return Err(reason.clone());
+        }
+        if state.tasks.insert((stage, task), run).is_some() {
+            return Err(TransportError::Protocol(format!("{id} was added twice")));
+        }
+        Ok(())
+    }
+
+    pub(super) fn look_up(&self, task: TaskId) -> Lookup {
+        let state = self.state.lock();
+        match (state.tasks.get(&(task.stage, task.task)), state.is_sealed) {
+            (Some(found), _) => Lookup::Found(Arc::clone(found)),
+            (None, false) => Lookup::NotYet,
+            (None, true) => Lookup::Never(TransportError::NotFound(format!("{task} isn't on this worker"))),
+        }
+    }
+
+    /// Reports of every task, as far as it is.
+    pub(super) fn reports(&self) -> Vec<TaskReport> {
+        let tasks: Vec<_> = self.state.lock().tasks.values().cloned().collect();
+        tasks.iter().map(|task| task.report()).collect()
+    }
+
+    pub(super) fn abort(&self, reason: &TransportError) {
+        let tasks: Vec<_> = {
+            let mut state = self.state.lock();
+            state.ended = Some(reason.clone());
+            state.tasks.values().cloned().collect()
+        };
+        for task in tasks {
+            task.abort(reason);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Puts a node on top of its children's fragments.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::physical_expr::Distribution;
+use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+
+use super::{Cutter, Fragment, Placement, Spread, with_children};
+
+/// What a node requires of one child.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Requirement {
+    None,
+    OnePartition,
+    Keys,
+}
+
+impl Cutter<'_> {
+    pub(super) fn combine(
+        &mut self,
+        plan: &Arc<dyn ExecutionPlan>,
+        children: Vec<Fragment>,
+    ) -> Result<Fragment> {
+        let requirements = requirements(plan.as_ref());
+        let mut children = children;
+        if let ([child], [Requirement::OnePartition]) = (&children[..], &requirements[..])
+            && child.is_anywhere()
+        {
+            return self.combine_single(plan, children.remove(0));
+        }
+        let placement = self.placement(plan, &children, &requirements);
+        let children = children.into_iter().zip(&requirements);
+        let children = children
+            .map(|(child, requirement)| self.adapt(child, *requirement, placement))
+            .collect::<Result<Vec<_>>>()?;
+        let is_hashed = children.iter().all(|child| child.spread == Spread::Hash);
+        Ok(Fragment {
+            wanted: match placement {
+                Placement::Anywhere => children.iter().map(|child| child.wanted).max().unwrap_or(1),
+                Placement::OneTask | Placement::Head => 1,
+            },
+            plan: with_children(plan, children.into_iter().map(|child| child.plan).collect())?,
+            placement,
+            spread: if is_hashed { Spread::Hash } else { Spread::Arbitrary },
+        })
+    }
+
+    /// Where a node over these children runs.
+    fn placement(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+        children: &[Fragment],
+        requirements: &[Requirement],
+    ) -> Placement {
+        if children.iter().any(|child| child.placement == Placement::Head) {
+            return Placement::Head;
+        }
+        let keys_are_apart = children.iter().zip(requirements).any(|(child, requirement)| {
+            *requirement == Requirement::Keys && child.spread != Spread::Hash
+        });
+        let needs_one_partition = requirements.contains(&Requirement::OnePartition);
+        let is_union = plan.downcast_ref::<UnionExec>().is_some();
+        let any_anywhere = children.iter().any(Fragment::is_anywhere);
+        let all_anywhere = children.iter().all(Fragment::is_anywhere);
+        let may_spread = all_anywhere || (is_union && any_anywhere);
+        match may_spread && !keys_are_apart && !needs_one_partition {
+            true => Placement::Anywhere,
+            false => Placement::OneTask,
+        }
+    }
+
+    /// Makes a child fit below a node that runs at `placement`.
+    fn adapt(&mut self, child: Fragment, requirement: Requirement, placement: Placement) -> Result<Fragment> {
+        match (placement, child.placement) {
+            (Placement::Anywhere, Placement::Anywhere) => Ok(child),
+            (Placement::Anywhere, _) => Ok(self.in_some_task(child)),
+            (_, Placement::Anywhere) if child.wanted > 1 => match requirement {
+                Requirement::None => self.gather_partitions(child),
+                Requirement::OnePartition => self.gather_rows(child),
+                // Its partitions must stay those of its keys.
+                Requirement::Keys => Ok(child.one_task()),
+            },
+            _ => Ok(child.one_task()),
+        }
+    }
+
+    /// A node that needs all rows in one partition, over a fragment that may have many tasks: the
+    /// producers do what they can before rows are gathered.
+    fn combine_single(&mut self, plan: &Arc<dyn ExecutionPlan>, child: Fragment) -> Result<Fragment> {
+        if let Some(sort) = plan.downcast_ref::<SortExec>() {
+            let local = sort.clone().with_preserve_partitioning(true);
+            let local: Arc<dyn ExecutionPlan> = Arc::new(local);
+            let local = with_children(&local, vec![Arc::clone(&child.plan)])?;
+            let merge = SortPreservingMergeExec::new(sort.expr().clone(), Arc::clone(&local))
+                .with_fetch(sort.fetch());
+            let merge: Arc<dyn ExecutionPlan> = Arc::new(merge);
+            return self.gather_into(&merge, Fragment { plan: local, ..child });
+        }
+        let child = match plan.downcast_ref::<GlobalLimitExec>() {
+            Some(limit) => limit_producers(limit, child),
+            None => child,
+        };
+        let child = self.gather_rows(child)?;
+        Ok(Fragment { plan: with_children(plan, vec![Arc::clone(&child.plan)])?, ..child })
+    }
+}
+
+/// No task has to produce more than what the limit keeps or skips.
+fn limit_producers(limit: &GlobalLimitExec, child: Fragment) -> Fragment {
+    match limit.fetch().map(|fetch| fetch.saturating_add(limit.skip())) {
+        Some(n_rows) if child.plan.fetch().is_none_or(|fetch| fetch > n_rows) => {
+            let plan = LocalLimitExec::new(Arc::clone(&child.plan), n_rows);
+            Fragment { plan: Arc::new(plan), ..child }
+        }
+        _ => child,
+    }
+}
+
+fn requirements(plan: &dyn ExecutionPlan) -> Vec<Requirement> {
+    if plan.downcast_ref::<InterleaveExec>().is_some() {
+        // It asks for nothing, but takes equal partitions of its children for one.
+        return vec![Requirement::Keys; plan.children().len()];
+    }
+    let per_child = plan.input_distribution_requirements().into_per_child();
+    per_child.iter().map(requirement).collect()
+}
+
+#[expect(deprecated, reason = "other crates' nodes may still use the old name")]
+fn requirement(distribution: &Distribution) -> Requirement {
+    match distribution {
+        Distribution::UnspecifiedDistribution => Requirement::None,
+        Distribution::SinglePartition => Requirement::OnePartition,
+        Distribution::HashPartitioned(_) | Distribution::KeyPartitioned(_) => Requirement::Keys,
+    }
+}
+
+/// Whether a plan has one output partition.
+pub(super) fn has_one_partition(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.output_partitioning().partition_count() == 1
+}

@@ -1,0 +1,157 @@
+//! Ends a fragment's stage and puts an exchange in its place.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use datafusion_tributary_core::exec::ExchangeKind;
+
+use super::{Cutter, Fragment, Placement, Spread, with_children};
+use crate::draft::{DraftExchangeExec, StageDraft, is_bare_exchange};
+
+impl Cutter<'_> {
+    /// Redistributes a fragment's rows by hash over tasks and partitions. Where the rows' order is
+    /// relied on, producers keep it and readers merge by it.
+    pub(super) fn shuffle(
+        &mut self,
+        child: Fragment,
+        exprs: Vec<Arc<dyn PhysicalExpr>>,
+        ordering: Option<LexOrdering>,
+    ) -> Result<Fragment> {
+        let partitioning = Partitioning::Hash(exprs.clone(), self.n_partitions);
+        let mut inline = RepartitionExec::try_new(Arc::clone(&child.plan), partitioning.clone())?;
+        if ordering.is_some() {
+            inline = inline.with_preserve_order();
+        }
+        let inline: Arc<dyn ExecutionPlan> = Arc::new(inline);
+        let equivalences = merged_equivalences(&inline, ordering.as_ref());
+        let wanted = child.n_tasks();
+        let draft_idx = self.add_draft(StageDraft {
+            producer: child.plan,
+            kind: ExchangeKind::Shuffle,
+            hash_exprs: exprs,
+            ordering,
+            n_tasks: wanted,
+            scope: self.scope,
+            inline: Arc::clone(&inline),
+        });
+        let exchange = DraftExchangeExec::new(draft_idx, &inline, equivalences, partitioning);
+        Ok(Fragment {
+            plan: Arc::new(exchange),
+            wanted,
+            placement: Placement::Anywhere,
+            spread: Spread::Hash,
+        })
+    }
+
+    /// Gathers a fragment below a node that makes one partition of many, and lets the producers
+    /// run the node too where that saves rows or streams.
+    pub(super) fn gather_into(
+        &mut self,
+        plan: &Arc<dyn ExecutionPlan>,
+        child: Fragment,
+    ) -> Result<Fragment> {
+        if !child.is_anywhere() {
+            let plan = with_children(plan, vec![Arc::clone(&child.plan)])?;
+            return Ok(Fragment { plan, spread: Spread::Arbitrary, ..child });
+        }
+        let is_merge = plan.downcast_ref::<SortPreservingMergeExec>().is_some();
+        let producer = match is_merge || plan.fetch().is_some() {
+            true => with_children(plan, vec![Arc::clone(&child.plan)])?,
+            false => Arc::clone(&child.plan),
+        };
+        let exchange = self.coalesce(child, producer);
+        let plan = with_children(plan, vec![Arc::clone(&exchange.plan)])?;
+        Ok(Fragment { plan, ..exchange })
+    }
+
+    /// Gathers a fragment into one task, with the partitions of all of its tasks. What is in one
+    /// place already stays there.
+    pub(super) fn gather_partitions(&mut self, child: Fragment) -> Result<Fragment> {
+        if child.n_tasks() == 1 || is_bare_exchange(&child) {
+            return Ok(child.one_task());
+        }
+        let producer = Arc::clone(&child.plan);
+        Ok(self.coalesce(child, producer))
+    }
+
+    /// Gathers a fragment into one task and one partition, keeping an order that it has.
+    pub(super) fn gather_rows(&mut self, child: Fragment) -> Result<Fragment> {
+        if !child.is_anywhere() {
+            return Ok(child);
+        }
+        let merge = single_partition(&child.plan);
+        self.gather_into(&merge, child)
+    }
+
+    /// Reads a single-task fragment in one of several tasks; the others see nothing.
+    pub(super) fn in_some_task(&mut self, child: Fragment) -> Fragment {
+        let producer = Arc::clone(&child.plan);
+        let exchange = self.coalesce(child, producer);
+        Fragment { placement: Placement::Anywhere, wanted: 1, ..exchange }
+    }
+
+    /// Gives every task all rows, in one partition.
+    pub(super) fn broadcast(&mut self, child: Fragment) -> Arc<dyn ExecutionPlan> {
+        let exchange = self.exchange(ExchangeKind::Broadcast, &child, Arc::clone(&child.plan));
+        Arc::new(CoalescePartitionsExec::new(exchange))
+    }
+
+    fn coalesce(&mut self, child: Fragment, producer: Arc<dyn ExecutionPlan>) -> Fragment {
+        let plan = self.exchange(ExchangeKind::Coalesce, &child, producer);
+        Fragment { plan, wanted: 1, placement: Placement::OneTask, spread: Spread::Arbitrary }
+    }
+
+    fn exchange(
+        &mut self,
+        kind: ExchangeKind,
+        child: &Fragment,
+        producer: Arc<dyn ExecutionPlan>,
+    ) -> Arc<dyn ExecutionPlan> {
+        let equivalences = producer.equivalence_properties().clone();
+        // Two at least: readers must not rely on there being one.
+        let n_partitions = producer.output_partitioning().partition_count().max(2);
+        let draft_idx = self.add_draft(StageDraft {
+            producer: Arc::clone(&producer),
+            kind,
+            hash_exprs: Vec::new(),
+            ordering: None,
+            n_tasks: child.n_tasks(),
+            scope: self.scope,
+            inline: Arc::clone(&child.plan),
+        });
+        let partitioning = Partitioning::UnknownPartitioning(n_partitions);
+        Arc::new(DraftExchangeExec::new(draft_idx, &producer, equivalences, partitioning))
+    }
+
+    fn add_draft(&mut self, draft: StageDraft) -> usize {
+        self.drafts.push(draft);
+        self.drafts.len() - 1
+    }
+}
+
+/// The node that makes one partition of a plan's, keeping an order that it has.
+pub(crate) fn single_partition(plan: &Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+    match plan.output_ordering() {
+        Some(ordering) => Arc::new(SortPreservingMergeExec::new(ordering.clone(), Arc::clone(plan))),
+        None => Arc::new(CoalescePartitionsExec::new(Arc::clone(plan))),
+    }
+}
+
+/// What still holds of rows from several sources: constants do; of the orders only the one that
+/// the sources are merged by.
+fn merged_equivalences(
+    repartition: &Arc<dyn ExecutionPlan>,
+    ordering: Option<&LexOrdering>,
+) -> EquivalenceProperties {
+    let mut equivalences = repartition.equivalence_properties().clone();
+    equivalences.clear_orderings();
+    if let Some(ordering) = ordering {
+        equivalences.add_ordering(ordering.iter().cloned());
+    }
+    equivalences
+}

@@ -1,0 +1,114 @@
+//! Joins that collect their left side in one place.
+
+use std::sync::Arc;
+
+use datafusion::common::{JoinType, Result};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::joins::{
+    CrossJoinExec, HashJoinExec, NestedLoopJoinExec, PartitionMode,
+};
+
+use super::{Cutter, Fragment, Placement, Spread, with_children};
+
+/// Whether a join reads its whole left side before the right one, in every partition.
+pub(super) fn collects_left(plan: &dyn ExecutionPlan) -> bool {
+    let hash = plan.downcast_ref::<HashJoinExec>();
+    hash.is_some_and(|join| *join.partition_mode() == PartitionMode::CollectLeft)
+        || plan.downcast_ref::<NestedLoopJoinExec>().is_some()
+        || plan.downcast_ref::<CrossJoinExec>().is_some()
+}
+
+/// Whether the join emits rows because of what all right rows together didn't match: then each
+/// task with its own right rows would emit its own.
+fn emits_left(plan: &dyn ExecutionPlan) -> bool {
+    let join_type = match (plan.downcast_ref::<HashJoinExec>(), plan.downcast_ref::<NestedLoopJoinExec>()) {
+        (Some(join), _) => *join.join_type(),
+        (_, Some(join)) => *join.join_type(),
+        _ => JoinType::Inner,
+    };
+    match join_type {
+        JoinType::Left
+        | JoinType::Full
+        | JoinType::LeftSemi
+        | JoinType::LeftAnti
+        | JoinType::LeftMark => true,
+        JoinType::Inner
+        | JoinType::Right
+        | JoinType::RightSemi
+        | JoinType::RightAnti
+        | JoinType::RightMark => false,
+    }
+}
+
+impl Cutter<'_> {
+    pub(super) fn cut_collect_left(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Result<Fragment> {
+        let children = plan.children();
+        let (collected, right) = (children[0], children[1]);
+        // What collects the left side inside one task is put back where it is needed.
+        let left = match collected.downcast_ref::<CoalescePartitionsExec>() {
+            Some(coalesce) if coalesce.fetch().is_none() => coalesce.input(),
+            _ => collected,
+        };
+        let left = self.cut(left)?;
+        let right = self.cut(right)?;
+        let fragment = self.join(plan, left, right)?;
+        self.finish_limit(fragment)
+    }
+
+    fn join(&mut self, plan: &Arc<dyn ExecutionPlan>, left: Fragment, right: Fragment) -> Result<Fragment> {
+        let hash = plan.downcast_ref::<HashJoinExec>();
+        let is_null_aware = hash.is_some_and(|join| join.null_aware);
+        let is_spread = right.is_anywhere() && right.wanted > 1 && left.placement != Placement::Head;
+        if !is_spread || is_null_aware {
+            return self.join_in_one_task(plan, left, right);
+        }
+        if !emits_left(plan.as_ref()) && self.config.broadcast_joins {
+            let left = self.broadcast(left);
+            let plan = with_children(plan, vec![left, Arc::clone(&right.plan)])?;
+            return Ok(Fragment { plan, ..right });
+        }
+        match hash {
+            Some(join) if !join.on().is_empty() => self.join_partitioned(join, left, right),
+            _ => self.join_in_one_task(plan, left, right),
+        }
+    }
+
+    /// Both sides by the hash of their keys: every task sees all rows of its keys.
+    fn join_partitioned(&mut self, join: &HashJoinExec, left: Fragment, right: Fragment) -> Result<Fragment> {
+        let (left_keys, right_keys): (Vec<_>, Vec<Arc<dyn PhysicalExpr>>) = join.on().iter().cloned().unzip();
+        let left = self.shuffle(left, left_keys, None)?;
+        let right = self.shuffle(right, right_keys, None)?;
+        let wanted = left.wanted.max(right.wanted);
+        let plan = join
+            .builder()
+            .reset_state()
+            .with_partition_mode(PartitionMode::Partitioned)
+            .with_new_children(vec![left.plan, right.plan])?
+            .recompute_properties()
+            .build_exec()?;
+        Ok(Fragment { plan, wanted, placement: Placement::Anywhere, spread: Spread::Hash })
+    }
+
+    fn join_in_one_task(
+        &mut self,
+        plan: &Arc<dyn ExecutionPlan>,
+        left: Fragment,
+        right: Fragment,
+    ) -> Result<Fragment> {
+        let is_head = left.placement == Placement::Head || right.placement == Placement::Head;
+        let left = match left.n_tasks() > 1 || (is_head && left.placement != Placement::Head) {
+            true => self.gather_partitions(left)?,
+            false => left,
+        };
+        let right = match right.n_tasks() > 1 || (is_head && right.placement != Placement::Head) {
+            true => self.gather_partitions(right)?,
+            false => right,
+        };
+        let collected = Arc::new(CoalescePartitionsExec::new(Arc::clone(&left.plan)));
+        let plan = with_children(plan, vec![collected, Arc::clone(&right.plan)])?;
+        let placement = if is_head { Placement::Head } else { Placement::OneTask };
+        Ok(Fragment { plan, wanted: 1, placement, spread: Spread::Arbitrary })
+    }
+}

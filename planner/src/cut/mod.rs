@@ -1,0 +1,224 @@
+//! Cuts a plan into stages, bottom up.
+//!
+//! Each subtree becomes a [`Fragment`]: the part of the current stage that is above the last
+//! exchanges. A fragment that may run in several tasks upholds the invariant of the crate; what
+//! needs all rows in one place is run in a single task, below which rows are gathered.
+
+mod combine;
+mod exchanges;
+mod joins;
+mod limits;
+mod nodes;
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DataFusionError, Result};
+use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
+use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
+use datafusion_tributary_core::codec::{CodecRegistry, check_node};
+use datafusion_tributary_core::config::DistributedConfig;
+use datafusion_tributary_core::coordinator::ScopeId;
+
+pub(crate) use self::exchanges::single_partition;
+use crate::draft::StageDraft;
+use crate::size::{is_large_table, wanted_tasks};
+
+/// How a fragment's rows are spread over its tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spread {
+    /// Somehow.
+    Arbitrary,
+    /// By the hash that also decides the partition inside a task.
+    Hash,
+}
+
+/// How many tasks a fragment may have, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// Any number, on workers.
+    Anywhere,
+    /// One task, on any worker.
+    OneTask,
+    /// The head stage.
+    Head,
+}
+
+/// The part of a stage above its exchanges.
+#[derive(Clone, Debug)]
+pub(crate) struct Fragment {
+    pub(crate) plan: Arc<dyn ExecutionPlan>,
+    /// How many tasks its leaves are worth.
+    pub(crate) wanted: u32,
+    pub(crate) placement: Placement,
+    pub(crate) spread: Spread,
+}
+
+impl Fragment {
+    /// The number of tasks that its stage would get.
+    pub(crate) fn n_tasks(&self) -> u32 {
+        match self.placement {
+            Placement::Anywhere => self.wanted.max(1),
+            Placement::OneTask | Placement::Head => 1,
+        }
+    }
+
+    /// Whether it may run in several tasks.
+    pub(crate) fn is_anywhere(&self) -> bool {
+        self.placement == Placement::Anywhere
+    }
+
+    fn one_task(self) -> Self {
+        let placement = match self.placement {
+            Placement::Head => Placement::Head,
+            Placement::Anywhere | Placement::OneTask => Placement::OneTask,
+        };
+        Self { placement, wanted: 1, ..self }
+    }
+}
+
+/// What the cut needs to know, and what it finds.
+#[derive(Debug)]
+pub(crate) struct Cutter<'a> {
+    pub(crate) config: &'a DistributedConfig,
+    pub(crate) codecs: &'a Arc<CodecRegistry>,
+    /// Most tasks of a stage.
+    pub(crate) max_tasks: u32,
+    /// Partitions of each task.
+    pub(crate) n_partitions: usize,
+    /// Stages in the order in which they were cut: producers before consumers.
+    pub(crate) drafts: Vec<StageDraft>,
+    /// Why parts stay in the head stage.
+    pub(crate) local_reasons: Vec<String>,
+    scope: ScopeId,
+    n_scopes: u32,
+}
+
+impl<'a> Cutter<'a> {
+    pub(crate) fn new(
+        config: &'a DistributedConfig,
+        codecs: &'a Arc<CodecRegistry>,
+        max_tasks: u32,
+        n_partitions: usize,
+    ) -> Self {
+        Self {
+            config,
+            codecs,
+            max_tasks,
+            n_partitions,
+            drafts: Vec::new(),
+            local_reasons: Vec::new(),
+            scope: ScopeId::default(),
+            n_scopes: 0,
+        }
+    }
+
+    /// Cuts a whole plan: what is left is the head stage.
+    pub(crate) fn cut_head(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        let fragment = self.cut(plan)?;
+        Ok(self.gather_partitions(fragment)?.plan)
+    }
+
+    fn cut(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Result<Fragment> {
+        if let Some(subqueries) = plan.downcast_ref::<ScalarSubqueryExec>() {
+            return self.cut_subqueries(plan, subqueries);
+        }
+        if let Some(reason) = check_node(plan, self.codecs) {
+            return self.cut_local(plan, reason);
+        }
+        if plan.children().is_empty() {
+            return Ok(self.cut_leaf(plan));
+        }
+        self.cut_node(plan)
+    }
+
+    fn cut_leaf(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Fragment {
+        if is_large_table(plan, self.config) {
+            self.add_reason(format!(
+                "{}: an in-memory table above distributed.max_inline_bytes",
+                plan.name()
+            ));
+            return head(Arc::clone(plan));
+        }
+        let wanted = wanted_tasks(plan, self.config, self.max_tasks);
+        Fragment {
+            plan: Arc::clone(plan),
+            wanted: wanted.unwrap_or(1),
+            // A leaf whose partitions mean something is read as a whole.
+            placement: if wanted.is_some() { Placement::Anywhere } else { Placement::OneTask },
+            spread: Spread::Arbitrary,
+        }
+    }
+
+    /// A node that can't run on a worker runs in the head stage. What is below it may still be
+    /// distributed where the node is known to read its children once.
+    fn cut_local(&mut self, plan: &Arc<dyn ExecutionPlan>, reason: String) -> Result<Fragment> {
+        self.add_reason(reason);
+        if plan.children().is_empty() || !nodes::reads_children_once(plan.as_ref()) {
+            self.n_scopes += count_scopes(plan)?;
+            return Ok(head(Arc::clone(plan)));
+        }
+        let fragment = self.cut_node(plan)?;
+        match fragment.placement {
+            Placement::Head => Ok(fragment),
+            // Children that were left in the fragment run with the node in the head stage.
+            Placement::Anywhere | Placement::OneTask => {
+                Ok(Fragment { placement: Placement::Head, wanted: 1, ..fragment })
+            }
+        }
+    }
+
+    /// The head stage runs scalar subqueries before its main input; stages below it are sent with
+    /// their values.
+    fn cut_subqueries(
+        &mut self,
+        plan: &Arc<dyn ExecutionPlan>,
+        subqueries: &ScalarSubqueryExec,
+    ) -> Result<Fragment> {
+        let scope = ScopeId(Some(self.n_scopes));
+        self.n_scopes += 1;
+        let outer = std::mem::replace(&mut self.scope, scope);
+        let input = self.cut(subqueries.input())?;
+        let mut children = vec![self.gather_partitions(input)?.plan];
+        // A subquery's plan doesn't see the values of its siblings.
+        self.scope = ScopeId::default();
+        for subquery in subqueries.subqueries() {
+            let fragment = self.cut(&subquery.plan)?;
+            children.push(self.gather_rows(fragment)?.plan);
+        }
+        self.scope = outer;
+        Ok(head(with_children(plan, children)?))
+    }
+
+    fn add_reason(&mut self, reason: String) {
+        if !self.local_reasons.contains(&reason) {
+            self.local_reasons.push(reason);
+        }
+    }
+}
+
+fn head(plan: Arc<dyn ExecutionPlan>) -> Fragment {
+    Fragment { plan, wanted: 1, placement: Placement::Head, spread: Spread::Arbitrary }
+}
+
+/// The same node over other children.
+pub(crate) fn with_children(
+    plan: &Arc<dyn ExecutionPlan>,
+    children: Vec<Arc<dyn ExecutionPlan>>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+    Arc::clone(plan).replace_children(children, options)
+}
+
+fn count_scopes(plan: &Arc<dyn ExecutionPlan>) -> Result<u32> {
+    let mut count = 0;
+    plan.apply(|node| {
+        count += u32::from(node.downcast_ref::<ScalarSubqueryExec>().is_some());
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(count)
+}
+
+fn internal(message: impl Into<String>) -> DataFusionError {
+    DataFusionError::Internal(message.into())
+}

@@ -1,0 +1,123 @@
+//! From DataFusion's plan to a distributed one.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::TaskContext;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use datafusion_tributary_core::codec::CodecRegistry;
+use datafusion_tributary_core::config::DistributedConfig;
+use datafusion_tributary_core::coordinator::{DistributedExec, DistributedPlan};
+use datafusion_tributary_core::transport::Channels;
+use url::Url;
+
+use crate::assemble::Assembler;
+use crate::cut::Cutter;
+use crate::verify::verify;
+
+/// What distributing a plan came to.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// Parts of it run on workers.
+    Distributed(Arc<dyn ExecutionPlan>),
+    /// Nothing needs a worker, or nothing can run on one, for these reasons.
+    Local(Vec<String>),
+}
+
+/// Distributes plans over some workers.
+pub(crate) struct Distributor<'a> {
+    pub(crate) config: DistributedConfig,
+    pub(crate) codecs: Arc<CodecRegistry>,
+    pub(crate) channels: Channels,
+    pub(crate) workers: Vec<Url>,
+    /// Partitions of each task.
+    pub(crate) n_partitions: usize,
+    pub(crate) task_context: &'a TaskContext,
+}
+
+impl Distributor<'_> {
+    pub(crate) fn distribute(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<Outcome> {
+        let plan = undistributed(plan)?;
+        if is_shell(plan.as_ref()) {
+            return self.distribute_input(&plan);
+        }
+        let mut cutter = Cutter::new(&self.config, &self.codecs, self.max_tasks(), self.n_partitions);
+        let head = cutter.cut_head(&plan)?;
+        let Cutter { drafts, local_reasons, .. } = cutter;
+        let mut assembler = Assembler {
+            drafts: &drafts,
+            config: &self.config,
+            codecs: &self.codecs,
+            workers: &self.workers,
+            n_partitions: self.n_partitions,
+            stages: Vec::new(),
+        };
+        let head = one_partition(assembler.head(&head)?);
+        let stages = assembler.stages;
+        if stages.is_empty() {
+            return self.stay_local(local_reasons);
+        }
+        verify(&head, &stages, &self.codecs, self.task_context)?;
+        let plan = DistributedPlan {
+            undistributed: plan,
+            head,
+            stages,
+            local_reasons,
+            channels: self.channels.clone(),
+            codecs: Arc::clone(&self.codecs),
+        };
+        Ok(Outcome::Distributed(Arc::new(DistributedExec::try_new(Arc::new(plan))?)))
+    }
+
+    /// A sink or `EXPLAIN ANALYZE` runs here, over a distributed input.
+    fn distribute_input(&self, shell: &Arc<dyn ExecutionPlan>) -> Result<Outcome> {
+        let children = shell.children();
+        match self.distribute(children[0])? {
+            Outcome::Distributed(root) => {
+                Ok(Outcome::Distributed(crate::cut::with_children(shell, vec![root])?))
+            }
+            local => Ok(local),
+        }
+    }
+
+    fn stay_local(&self, reasons: Vec<String>) -> Result<Outcome> {
+        match (self.config.require, reasons.is_empty()) {
+            (true, false) => Err(DataFusionError::Plan(format!(
+                "the query can't be distributed, as distributed.require asks for: {}",
+                reasons.join("; ")
+            ))),
+            _ => Ok(Outcome::Local(reasons)),
+        }
+    }
+
+    fn max_tasks(&self) -> u32 {
+        let n_workers = u32::try_from(self.workers.len()).unwrap_or(u32::MAX);
+        match u32::try_from(self.config.max_tasks_per_stage).unwrap_or(u32::MAX) {
+            0 => n_workers,
+            max => max,
+        }
+    }
+}
+
+/// Nodes on top of a query that have effects here.
+fn is_shell(plan: &dyn ExecutionPlan) -> bool {
+    matches!(plan.name(), "DataSinkExec" | "AnalyzeExec") && plan.children().len() == 1
+}
+
+/// A table provider may plan a query of its own while it is scanned, through this planner: what is
+/// inside a plan is distributed with it.
+fn undistributed(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let replaced = Arc::clone(plan).transform_up(|node| {
+        let inner = node.downcast_ref::<DistributedExec>().map(|root| Arc::clone(root.undistributed()));
+        Ok(inner.map_or_else(|| Transformed::no(node), Transformed::yes))
+    })?;
+    Ok(replaced.data)
+}
+
+fn one_partition(head: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+    match head.output_partitioning().partition_count() {
+        1 => head,
+        _ => crate::cut::single_partition(&head),
+    }
+}

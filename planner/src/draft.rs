@@ -1,0 +1,118 @@
+//! Stages while their plan is being cut: how many tasks read them isn't known yet.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
+    ReplaceChildrenOptions,
+};
+use datafusion_tributary_core::coordinator::ScopeId;
+use datafusion_tributary_core::exec::ExchangeKind;
+
+use crate::cut::Fragment;
+
+/// A stage that is read through an exchange.
+#[derive(Debug)]
+pub(crate) struct StageDraft {
+    /// What its tasks run, before any fan-out.
+    pub(crate) producer: Arc<dyn ExecutionPlan>,
+    /// What stands in the exchange's place if both stages turn out to have one task.
+    pub(crate) inline: Arc<dyn ExecutionPlan>,
+    pub(crate) kind: ExchangeKind,
+    pub(crate) hash_exprs: Vec<Arc<dyn PhysicalExpr>>,
+    /// The order that a shuffle's readers rely on.
+    pub(crate) ordering: Option<LexOrdering>,
+    pub(crate) n_tasks: u32,
+    pub(crate) scope: ScopeId,
+}
+
+/// The place of an exchange in a plan that is being cut.
+#[derive(Debug)]
+pub(crate) struct DraftExchangeExec {
+    draft_idx: usize,
+    properties: Arc<PlanProperties>,
+}
+
+impl DraftExchangeExec {
+    /// A place whose rows have the given equivalences and partitioning.
+    pub(crate) fn new(
+        draft_idx: usize,
+        like: &Arc<dyn ExecutionPlan>,
+        equivalences: EquivalenceProperties,
+        partitioning: Partitioning,
+    ) -> Self {
+        let properties = PlanProperties::new(
+            equivalences,
+            partitioning,
+            like.pipeline_behavior(),
+            like.boundedness(),
+        );
+        Self { draft_idx, properties: Arc::new(properties) }
+    }
+
+    /// Which draft is read.
+    pub(crate) fn draft_idx(&self) -> usize {
+        self.draft_idx
+    }
+}
+
+/// Whether a fragment is nothing but the place of an exchange, so that reading it elsewhere needs
+/// no stage of its own.
+pub(crate) fn is_bare_exchange(fragment: &Fragment) -> bool {
+    fragment.plan.downcast_ref::<DraftExchangeExec>().is_some()
+}
+
+impl DisplayAs for DraftExchangeExec {
+    fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DraftExchangeExec: draft={}", self.draft_idx)
+    }
+}
+
+impl ExecutionPlan for DraftExchangeExec {
+    fn name(&self) -> &'static str {
+        "DraftExchangeExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn execute(
+        &self,
+        _partition: usize,
+        _context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        Err(DataFusionError::Internal("a plan was executed before it was cut into stages".to_owned()))
+    }
+}

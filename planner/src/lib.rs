@@ -1,0 +1,22 @@
+//! Cuts DataFusion's physical plans into stages.
+//!
+//! [`DistributedQueryPlanner`] wraps a session's query planner. The wrapped planner plans; then the
+//! plan is cut at its exchanges ([`cut`]), stages get task counts and their leaves are split
+//! ([`split`]), and every stage is encoded once ([`assemble`]).
+//!
+//! The invariant behind every rule: running a stage once per task and uniting the outputs equals
+//! running it once over all of its input.
+
+mod assemble;
+mod cut;
+mod distribute;
+mod draft;
+mod explain;
+mod options;
+mod planner;
+mod size;
+mod split;
+mod verify;
+
+pub use self::options::DistributedOptions;
+pub use self::planner::DistributedQueryPlanner;

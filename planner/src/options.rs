@@ -1,0 +1,81 @@
+//! What makes a session distributed.
+
+use std::sync::Arc;
+
+use datafusion_proto::physical_plan::PhysicalExtensionCodec;
+use datafusion_tributary_core::codec::CodecRegistry;
+use datafusion_tributary_core::transport::{
+    ChannelResolver, Channels, ShuffleTransport, TransportRegistry,
+};
+
+/// Where the workers are, how to reach them, and how to encode what is the user's own.
+#[derive(Clone, Debug)]
+pub struct DistributedOptions {
+    resolver: Option<Arc<dyn ChannelResolver>>,
+    transports: Arc<TransportRegistry>,
+    codecs: CodecRegistry,
+}
+
+impl DistributedOptions {
+    /// Options with a resolver, which opens its own channels or leaves it to transports that
+    /// [`with_transports`](Self::with_transports) adds.
+    pub fn new(resolver: Arc<dyn ChannelResolver>) -> Self {
+        Self { resolver: Some(resolver), ..Self::without_resolver() }
+    }
+
+    /// Options that lack the resolver: planning a query says which call brings it.
+    pub fn without_resolver() -> Self {
+        Self { resolver: None, transports: Arc::default(), codecs: CodecRegistry::default() }
+    }
+
+    /// Sets the resolver.
+    #[must_use]
+    pub fn with_resolver(mut self, resolver: Arc<dyn ChannelResolver>) -> Self {
+        self.resolver = Some(resolver);
+        self
+    }
+
+    /// Sets the transports that reach the workers whose channels the resolver doesn't open.
+    #[must_use]
+    pub fn with_transports(mut self, transports: Arc<TransportRegistry>) -> Self {
+        self.transports = transports;
+        self
+    }
+
+    /// Adds one transport, in a registry with default surroundings.
+    #[must_use]
+    pub fn with_transport(mut self, transport: Arc<dyn ShuffleTransport>) -> Self {
+        let registry = TransportRegistry::new(self.transports.env().clone());
+        self.transports = Arc::new(registry.with_transport(transport));
+        self
+    }
+
+    /// Adds a codec for nodes, expressions or functions of the user's; the workers need one under
+    /// the same name.
+    #[must_use]
+    pub fn with_codec(mut self, name: impl Into<String>, codec: Arc<dyn PhysicalExtensionCodec>) -> Self {
+        self.codecs = self.codecs.with_codec(name, codec);
+        self
+    }
+
+    pub(crate) fn channels(&self) -> Option<Channels> {
+        let resolver = self.resolver.as_ref()?;
+        Some(Channels::new(Arc::clone(resolver), Arc::clone(&self.transports)))
+    }
+
+    pub(crate) fn codecs(&self) -> Arc<CodecRegistry> {
+        Arc::new(self.codecs.clone())
+    }
+}
+
+impl From<Arc<dyn ChannelResolver>> for DistributedOptions {
+    fn from(resolver: Arc<dyn ChannelResolver>) -> Self {
+        Self::new(resolver)
+    }
+}
+
+impl<R: ChannelResolver + Clone> From<&R> for DistributedOptions {
+    fn from(resolver: &R) -> Self {
+        Self::new(Arc::new(resolver.clone()))
+    }
+}

@@ -1,0 +1,149 @@
+//! The query planner of a distributed session.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::context::QueryPlanner;
+use datafusion::execution::{SessionState, TaskContext};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
+use datafusion_tributary_core::config::DistributedConfig;
+
+use crate::distribute::{Distributor, Outcome};
+use crate::explain;
+use crate::options::DistributedOptions;
+
+/// Plans with another planner, and distributes what it planned.
+#[derive(Debug)]
+pub struct DistributedQueryPlanner {
+    inner: Arc<dyn QueryPlanner + Send + Sync>,
+    options: DistributedOptions,
+}
+
+impl DistributedQueryPlanner {
+    /// Wraps the planner of a session, or DataFusion's where it has none.
+    pub fn new(inner: Option<Arc<dyn QueryPlanner + Send + Sync>>, options: DistributedOptions) -> Self {
+        Self { inner: inner.unwrap_or_else(|| Arc::new(PlainQueryPlanner)), options }
+    }
+
+    /// Plans a query, and says why it stays local if it does.
+    pub(crate) async fn plan(
+        &self,
+        query: &LogicalPlan,
+        session: &dyn Session,
+    ) -> Result<(Arc<dyn ExecutionPlan>, Vec<String>)> {
+        let n_partitions = session.config().target_partitions();
+        // With one partition DataFusion plans no exchange at all.
+        let parallel = with_partitions(session, n_partitions.max(2));
+        let planning: &dyn Session = parallel.as_ref().map_or(session, |state| state);
+        let plan = self.inner.create_physical_plan(query, planning).await?;
+        let context = planning.task_ctx();
+        let outcome = self.distributor(session, n_partitions, &context)?.distribute(&plan);
+        let reasons = match outcome {
+            Ok(Outcome::Distributed(plan)) => return Ok((plan, Vec::new())),
+            Ok(Outcome::Local(reasons)) => reasons,
+            Err(error @ DataFusionError::Plan(_)) => return Err(error),
+            // A query that can't be cut right is answered all the same.
+            Err(error) if !cfg!(debug_assertions) => {
+                log::warn!("a query stays local: {error}");
+                vec![error.strip_backtrace()]
+            }
+            Err(error) => return Err(error),
+        };
+        let plan = match n_partitions < 2 {
+            true => self.inner.create_physical_plan(query, session).await?,
+            false => plan,
+        };
+        Ok((plan, reasons))
+    }
+
+    fn distributor<'a>(
+        &self,
+        session: &dyn Session,
+        n_partitions: usize,
+        task_context: &'a TaskContext,
+    ) -> Result<Distributor<'a>> {
+        let channels = self.options.channels().ok_or_else(no_resolver)?;
+        let workers = channels.workers()?;
+        if workers.is_empty() {
+            return Err(no_workers());
+        }
+        Ok(Distributor {
+            config: DistributedConfig::of(session.config_options()),
+            codecs: self.options.codecs(),
+            channels,
+            workers,
+            n_partitions: n_partitions.max(1),
+            task_context,
+        })
+    }
+}
+
+#[async_trait]
+impl QueryPlanner for DistributedQueryPlanner {
+    async fn create_physical_plan(
+        &self,
+        query: &LogicalPlan,
+        session: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if !DistributedConfig::of(session.config_options()).enabled {
+            return self.inner.create_physical_plan(query, session).await;
+        }
+        match query {
+            LogicalPlan::Explain(explain) => explain::plan(self, explain, session).await,
+            _ => Ok(self.plan(query, session).await?.0),
+        }
+    }
+}
+
+impl DistributedQueryPlanner {
+    pub(crate) fn inner(&self) -> &Arc<dyn QueryPlanner + Send + Sync> {
+        &self.inner
+    }
+}
+
+/// DataFusion's planner without extensions.
+#[derive(Debug)]
+struct PlainQueryPlanner;
+
+#[async_trait]
+impl QueryPlanner for PlainQueryPlanner {
+    async fn create_physical_plan(
+        &self,
+        query: &LogicalPlan,
+        session: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        DefaultPhysicalPlanner::default().create_physical_plan(query, session).await
+    }
+}
+
+/// A copy of the session that plans with another number of partitions, where it must differ and
+/// the session can be copied.
+fn with_partitions(session: &dyn Session, n_partitions: usize) -> Option<SessionState> {
+    if session.config().target_partitions() == n_partitions {
+        return None;
+    }
+    let mut state = session.as_any().downcast_ref::<SessionState>()?.clone();
+    state.config_mut().options_mut().execution.target_partitions = n_partitions;
+    Some(state)
+}
+
+fn no_resolver() -> DataFusionError {
+    DataFusionError::Configuration(
+        "this session is distributed but has no workers: give `with_distributed_planner` a \
+         ChannelResolver, or options with `DistributedOptions::with_resolver`; or run locally with \
+         SET distributed.enabled = false"
+            .to_owned(),
+    )
+}
+
+fn no_workers() -> DataFusionError {
+    DataFusionError::Configuration(
+        "the resolver knows no workers now: start some, or run locally with \
+         SET distributed.enabled = false"
+            .to_owned(),
+    )
+}

@@ -1,0 +1,60 @@
+//! Checks that a cut plan is one that DataFusion would execute, and that its encoding keeps it.
+
+use std::sync::Arc;
+
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::TaskContext;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::sanity_checker::SanityCheckPlan;
+use datafusion::physical_plan::{ExecutionPlan, displayable};
+use datafusion_tributary_core::codec::{CodecRegistry, StageDecoder};
+use datafusion_tributary_core::coordinator::PlannedStage;
+
+use crate::assemble::with_slices;
+
+/// Checks every stage's requirements; in debug builds also decodes every stage again.
+pub(crate) fn verify(
+    head: &Arc<dyn ExecutionPlan>,
+    stages: &[PlannedStage],
+    codecs: &Arc<CodecRegistry>,
+    context: &TaskContext,
+) -> Result<()> {
+    let options = context.session_config().options();
+    let plans = std::iter::once(head).chain(stages.iter().map(|stage| &stage.plan));
+    for plan in plans {
+        SanityCheckPlan::new().optimize(Arc::clone(plan), options)?;
+    }
+    if cfg!(debug_assertions) {
+        stages.iter().try_for_each(|stage| verify_encoding(stage, codecs, context))?;
+    }
+    Ok(())
+}
+
+/// Encoding without an error proves nothing, because fields may be dropped: the decoded plan must
+/// look like the encoded one.
+fn verify_encoding(stage: &PlannedStage, codecs: &Arc<CodecRegistry>, context: &TaskContext) -> Result<()> {
+    let decoder = StageDecoder::try_new(Arc::clone(codecs), &stage.encoded, Vec::new())?;
+    for (task, leaves) in stage.leaves.iter().enumerate() {
+        let there = decoder.decode(leaves.clone(), context)?;
+        let here = with_slices(&stage.plan, task)?;
+        let (here_text, there_text) = (describe(&here), describe(&there));
+        if here_text != there_text {
+            return Err(DataFusionError::Internal(format!(
+                "stage {} isn't the same after decoding:\n{here_text}\ninstead it is\n{there_text}",
+                stage.id
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn describe(plan: &Arc<dyn ExecutionPlan>) -> String {
+    let properties = plan.properties();
+    format!(
+        "{}{:?}\n{}, {:?}",
+        displayable(plan.as_ref()).indent(true),
+        plan.schema(),
+        properties.partitioning,
+        properties.output_ordering().map(ToString::to_string),
+    )
+}

@@ -1,0 +1,239 @@
+//! Cases as data, and the one way to check them.
+
+use std::path::Path;
+use std::slice;
+use std::sync::Arc;
+
+use datafusion::common::exec_err;
+use datafusion::error::Result;
+use datafusion_tributary::QueryReport;
+use datafusion_tributary::inproc::InProcessCluster;
+use datafusion_tributary_cli::check::{Rule, check_sql};
+use tempfile::TempDir;
+
+use crate::text::explain;
+use crate::world::{Extras, Sessions, World, settled};
+use crate::{or_hang, tables};
+
+/// A statement that has to give the same with workers as without.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// How failures name it.
+    pub name: String,
+    /// Statements that prepare both sessions.
+    pub setup: Vec<String>,
+    /// The statement.
+    pub sql: String,
+    /// What else has to be true.
+    pub expect: Expect,
+}
+
+/// What a case claims besides equal results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// Something runs on workers, and on more than one where there are more.
+    Spread,
+    /// Something runs on workers.
+    Distributed,
+    /// `EXPLAIN` says with these words why a part stays in the coordinator; the rest runs on workers.
+    Partly(&'static str),
+    /// `EXPLAIN` says with these words why the query stays in the coordinator.
+    Local(&'static str),
+    /// Where it runs doesn't matter, and it may fail on both sides.
+    Anywhere,
+    /// Both sides fail, with these words.
+    Fails(&'static str),
+}
+
+impl Case {
+    /// A case that is spread over workers.
+    pub fn new(name: &str, setup: &[&str], sql: &str) -> Self {
+        Self {
+            name: name.to_string(),
+            setup: setup.iter().map(ToString::to_string).collect(),
+            sql: sql.to_string(),
+            expect: Expect::Spread,
+        }
+    }
+
+    /// The same case with another claim.
+    #[must_use]
+    pub fn expecting(mut self, expect: Expect) -> Self {
+        self.expect = expect;
+        self
+    }
+}
+
+/// Cases with one set-up, each of a name and a statement.
+pub fn cases(setup: &[&str], statements: &[(&str, &str)], expect: Expect) -> Vec<Case> {
+    let case = |(name, sql): &(&str, &str)| Case::new(name, setup, sql).expecting(expect);
+    statements.iter().map(case).collect()
+}
+
+/// Checks one case in every world.
+///
+/// # Panics
+/// With all failures.
+pub async fn check_everywhere(case: &Case) {
+    check_all(slice::from_ref(case)).await;
+}
+
+/// Checks cases in every world. Neighbours with the same set-up share their sessions.
+///
+/// # Panics
+/// With all failures.
+pub async fn check_all(cases: &[Case]) {
+    Check::default().run(cases).await;
+}
+
+/// A check that is not the usual one.
+#[derive(Debug)]
+pub struct Check {
+    /// Where the cases run.
+    pub worlds: Vec<World>,
+    /// What sessions and workers have in addition.
+    pub extras: Extras,
+    /// The folder of the tables, in place of the shared one.
+    pub data: Option<Arc<TempDir>>,
+}
+
+impl Default for Check {
+    fn default() -> Self {
+        Self { worlds: World::all(), extras: Extras::default(), data: None }
+    }
+}
+
+impl Check {
+    /// The check with these extras.
+    pub fn with(extras: Extras) -> Self {
+        Self { extras, ..Self::default() }
+    }
+
+    /// Checks the cases.
+    ///
+    /// # Panics
+    /// With all failures.
+    pub async fn run(&self, cases: &[Case]) {
+        assert!(!cases.is_empty(), "no cases");
+        let data = match &self.data {
+            Some(data) => Arc::clone(data),
+            None => tables::files().await,
+        };
+        let mut failures = Vec::new();
+        for world in &self.worlds {
+            let found = self.run_in(world, cases, data.path()).await;
+            failures.extend(found.into_iter().map(|failure| format!("[{world}] {failure}")));
+            // a second world would most likely wait as long again
+            if failures.iter().any(|failure| failure.contains("it hangs")) {
+                break;
+            }
+        }
+        let shown: Vec<_> = failures.iter().take(12).map(String::as_str).collect();
+        assert!(
+            failures.is_empty(),
+            "{} of {} checks fail:\n{}",
+            failures.len(),
+            cases.len() * self.worlds.len(),
+            shown.join("\n\n")
+        );
+    }
+
+    async fn run_in(&self, world: &World, cases: &[Case], data: &Path) -> Vec<String> {
+        let cluster = match world.start(&self.extras) {
+            Ok(cluster) => cluster,
+            Err(e) => return vec![format!("no cluster: {e}")],
+        };
+        let mut failures = Vec::new();
+        let mut shared: Option<(&[String], Sessions)> = None;
+        for case in cases {
+            let sessions = match &shared {
+                Some((setup, sessions)) if *setup == case.setup => Ok(sessions.clone()),
+                _ => self.sessions(world, &cluster, case, data).await,
+            };
+            let checked = match sessions {
+                Ok(sessions) => {
+                    let checked = check_case(world, &sessions, &cluster, case).await;
+                    shared = Some((&case.setup, sessions));
+                    checked
+                }
+                Err(e) => Err(e.context("in the set-up")),
+            };
+            if let Err(e) = checked {
+                failures.push(format!("{}: {}", case.name, e.strip_backtrace()));
+            }
+        }
+        failures
+    }
+
+    async fn sessions(
+        &self,
+        world: &World,
+        cluster: &InProcessCluster,
+        case: &Case,
+        data: &Path,
+    ) -> Result<Sessions> {
+        let sessions = Sessions::new(world, &self.extras, cluster).await?;
+        let setup: Vec<_> = case.setup.iter().map(String::as_str).collect();
+        sessions.set_up(&setup, data).await?;
+        Ok(sessions)
+    }
+}
+
+/// Checks a case in sessions that are set up.
+///
+/// # Errors
+/// What differs from the claim.
+pub async fn check_case(
+    world: &World,
+    sessions: &Sessions,
+    cluster: &InProcessCluster,
+    case: &Case,
+) -> Result<()> {
+    let Sessions { single, distributed } = sessions;
+    check_place(world, sessions, case).await?;
+    let verdict = or_hang(check_sql(single, distributed, &case.sql)).await??;
+    let both_fail = verdict.0.contains(&Rule::BothFail);
+    match case.expect {
+        Expect::Anywhere => {}
+        Expect::Fails(words) => {
+            if !both_fail {
+                return exec_err!("it has to fail");
+            }
+            let text = crate::text::error_of(distributed, &case.sql).await.to_string();
+            if !text.contains(words) {
+                return exec_err!("the error doesn't say '{words}': {text}");
+            }
+        }
+        _ if both_fail => {
+            let error = crate::text::error_of(distributed, &case.sql).await;
+            return exec_err!("both sides fail: {error}");
+        }
+        _ => {}
+    }
+    settled(cluster).await
+}
+
+/// Checks how many stages and tasks the statement has, or why it has none.
+async fn check_place(world: &World, sessions: &Sessions, case: &Case) -> Result<()> {
+    if matches!(case.expect, Expect::Anywhere | Expect::Fails(_)) {
+        return Ok(());
+    }
+    let text = explain(&sessions.distributed, &case.sql).await?;
+    let frame = sessions.distributed.sql(&case.sql).await?;
+    let report = QueryReport::of(&frame.create_physical_plan().await?);
+    let (n_stages, n_tasks) = report.map_or((1, 1), |report| (report.n_stages, report.n_tasks));
+    match case.expect {
+        Expect::Local(words) | Expect::Partly(words) if !text.contains(words) => {
+            return exec_err!("EXPLAIN doesn't say '{words}':\n{text}");
+        }
+        Expect::Local(_) | Expect::Anywhere | Expect::Fails(_) => return Ok(()),
+        Expect::Spread | Expect::Distributed | Expect::Partly(_) => {}
+    }
+    if n_stages < 2 {
+        return exec_err!("it is not distributed:\n{text}");
+    }
+    if case.expect == Expect::Spread && world.n_workers > 1 && n_tasks <= 2 {
+        return exec_err!("{n_tasks} tasks, which is one worker only:\n{text}");
+    }
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! What the integration tests share: small tables in several files, sessions of one process and of
+//! workers in this process, and [`check_everywhere`], which compares the two.
+//!
+//! A [`Case`] is data: statements that prepare a session, and one that is compared. It runs in every
+//! [`World`], that is with 1, 2 and 4 workers, 1 and 4 partitions per task, and with batches that are
+//! handed over or go through the wire encoding.
+
+pub mod case;
+pub mod codecs;
+pub mod custom;
+pub mod functions;
+pub mod hand;
+pub mod tables;
+pub mod text;
+pub mod world;
+
+pub use case::{Case, Check, Expect, cases, check_all, check_everywhere};
+pub use world::{Extras, Sessions, World};
+
+use std::future::Future;
+use std::time::Duration;
+
+use datafusion::common::exec_datafusion_err;
+use datafusion::error::Result;
+
+/// Far more than any query of a test needs. It ends a test that hangs and judges no speed.
+const HANG: Duration = Duration::from_secs(120);
+
+/// Waits for a future, with an error in place of a hang.
+///
+/// # Errors
+/// Where the future is not ready in two minutes.
+pub async fn or_hang<T>(future: impl Future<Output = T>) -> Result<T> {
+    tokio::time::timeout(HANG, future)
+        .await
+        .map_err(|_| exec_datafusion_err!("it hangs: no result in {} s", HANG.as_secs()))
+}

@@ -118,6 +118,18 @@ impl BudgetGuard {
     pub fn bytes(&self) -> usize {
         self.bytes
     }
+
+    /// Takes `bytes` out of this guard into one of their own, if it holds as many.
+    pub fn split(&mut self, bytes: usize) -> Option<Self> {
+        self.bytes = self.bytes.checked_sub(bytes)?;
+        Some(Self { budget: Arc::clone(&self.budget), bytes })
+    }
+
+    /// Adds what another guard of the same budget holds.
+    pub fn merge(&mut self, mut other: Self) {
+        debug_assert!(Arc::ptr_eq(&self.budget, &other.budget), "guards of two budgets");
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
 }
 
 impl Drop for BudgetGuard {
@@ -153,6 +165,19 @@ mod tests {
         assert_eq!((budget.used_bytes(), over.bytes()), (110, 50));
         drop((first, over));
         assert_eq!((budget.used_bytes(), budget.peak_bytes()), (0, 110));
+    }
+
+    #[test]
+    fn guards_split_and_merge() {
+        let budget = NetworkBudget::new(100);
+        let mut guard = budget.try_reserve(60).expect("fits");
+        assert!(guard.split(61).is_none());
+        let part = guard.split(40).expect("holds them");
+        assert_eq!((guard.bytes(), part.bytes(), budget.used_bytes()), (20, 40, 60));
+        guard.merge(part);
+        assert_eq!((guard.bytes(), budget.used_bytes()), (60, 60));
+        drop(guard);
+        assert_eq!(budget.used_bytes(), 0);
     }
 
     #[test]

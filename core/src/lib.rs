@@ -8,13 +8,15 @@
 //!
 //! Modules form layers, each of which uses only those before it: `ids`, `limits`, `budget`,
 //! `error`, `metadata`, `config`, `metrics`, `protocol`, `wire`, `transport`, `exec`, `codec`,
-//! `worker`, `coordinator`.
+//! `worker`, `coordinator`, and behind a feature `conformance`.
 //!
 //! Most programs use the facade crate `datafusion-tributary` instead.
 
 pub mod budget;
 pub mod codec;
 pub mod config;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod coordinator;
 pub mod error;
 pub mod exec;

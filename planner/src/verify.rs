@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
+use datafusion::physical_expr::expressions::{CastExpr, Column};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::sanity_checker::SanityCheckPlan;
+use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use datafusion_tributary_core::codec::{CodecRegistry, StageDecoder};
 use datafusion_tributary_core::coordinator::PlannedStage;
@@ -48,13 +50,49 @@ fn verify_encoding(stage: &PlannedStage, codecs: &Arc<CodecRegistry>, context: &
     Ok(())
 }
 
+/// Every node as `EXPLAIN VERBOSE` shows it, with the output's columns, partitioning and order.
 fn describe(plan: &Arc<dyn ExecutionPlan>) -> String {
+    let schema = plan.schema();
+    let columns: Vec<_> =
+        schema.fields().iter().map(|field| format!("{}: {}", field.name(), field.data_type())).collect();
     let properties = plan.properties();
-    format!(
-        "{}{:?}\n{}, {:?}",
-        displayable(plan.as_ref()).indent(true),
-        plan.schema(),
+    let mut text = format!(
+        "columns=[{}], partitioning={}, ordering={:?}",
+        columns.join(", "),
         properties.partitioning,
         properties.output_ordering().map(ToString::to_string),
-    )
+    );
+    describe_nodes(plan, &mut text);
+    text
+}
+
+fn describe_nodes(plan: &Arc<dyn ExecutionPlan>, text: &mut String) {
+    if !relabels_only(plan.as_ref()) {
+        let node = displayable(plan.as_ref());
+        text.push('\n');
+        text.push_str(node.one_line().to_string().trim_end());
+    }
+    for child in plan.children() {
+        describe_nodes(child, text);
+    }
+}
+
+/// Whether a projection changes nothing but names and nullability. A union adds such ones where its
+/// inputs differ in nullability, which casts lose on the way.
+fn relabels_only(plan: &dyn ExecutionPlan) -> bool {
+    let Some(projection) = plan.downcast_ref::<ProjectionExec>() else { return false };
+    let input = projection.input().schema();
+    projection.expr().iter().enumerate().all(|(idx, projected)| {
+        let inner = match projected.expr.downcast_ref::<CastExpr>() {
+            Some(cast) => {
+                let column = input.fields().get(idx);
+                if column.is_none_or(|column| column.data_type() != cast.cast_type()) {
+                    return false;
+                }
+                cast.expr()
+            }
+            None => &projected.expr,
+        };
+        inner.downcast_ref::<Column>().is_some_and(|column| column.index() == idx)
+    })
 }

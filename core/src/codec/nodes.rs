@@ -5,7 +5,9 @@ use std::sync::Arc;
 use arrow::compute::SortOptions;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::{DataFusionError, Result};
-use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_expr::{
+    AcrossPartitions, ConstExpr, EquivalenceProperties, LexOrdering, PhysicalExpr, PhysicalSortExpr,
+};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion_proto::physical_plan::{
     PhysicalExtensionCodec, PhysicalPlanDecodeContext, PhysicalProtoConverterExtension,
@@ -64,6 +66,24 @@ fn encode_exchange(
         schema: schema.encode_to_vec().into(),
         hash_exprs: spec.hash_exprs.iter().map(encode_expr).collect::<Result<_>>()?,
         ordering: spec.ordering.iter().flatten().map(encode_sort).collect::<Result<_>>()?,
+        constants: spec
+            .equivalences
+            .constants()
+            .iter()
+            .map(|constant| {
+                let is_uniform = matches!(constant.across_partitions, AcrossPartitions::Uniform(_));
+                Ok(proto::Constant { expr: encode_expr(&constant.expr)?, is_uniform })
+            })
+            .collect::<Result<_>>()?,
+        equal_exprs: spec
+            .equivalences
+            .eq_group()
+            .iter()
+            .map(|class| {
+                let exprs = class.iter().map(encode_expr).collect::<Result<_>>()?;
+                Ok(proto::EqualExprs { exprs })
+            })
+            .collect::<Result<_>>()?,
     })
 }
 
@@ -84,8 +104,7 @@ pub(super) fn decode_exchange(
     };
     let sorts = exchange.ordering.iter().map(decode_sort).collect::<Result<Vec<_>>>()?;
     let ordering = LexOrdering::new(sorts);
-    let equivalences =
-        EquivalenceProperties::new_with_orderings(Arc::clone(&schema), ordering.iter().cloned());
+    let equivalences = decode_equivalences(exchange, &schema, ordering.as_ref(), &decode_expr)?;
     let kind = ExchangeKind::from_number(exchange.kind)
         .ok_or_else(|| malformed(format!("unknown exchange kind {}", exchange.kind)))?;
     let spec = ExchangeSpec {
@@ -102,6 +121,32 @@ pub(super) fn decode_exchange(
         ordering,
     };
     Ok(new_exchange_node(Exchange::new(spec)))
+}
+
+/// What the operators above were planned with: an aggregate's mode, say, depends on constants.
+fn decode_equivalences(
+    exchange: &proto::Exchange,
+    schema: &SchemaRef,
+    ordering: Option<&LexOrdering>,
+    decode_expr: &dyn Fn(&[u8]) -> Result<Arc<dyn PhysicalExpr>>,
+) -> Result<EquivalenceProperties> {
+    let mut equivalences =
+        EquivalenceProperties::new_with_orderings(Arc::clone(schema), ordering.cloned());
+    for class in &exchange.equal_exprs {
+        let exprs = class.exprs.iter().map(|expr| decode_expr(expr));
+        let exprs = exprs.collect::<Result<Vec<_>>>()?;
+        for pair in exprs.windows(2) {
+            equivalences.add_equal_conditions(Arc::clone(&pair[0]), Arc::clone(&pair[1]))?;
+        }
+    }
+    for constant in &exchange.constants {
+        let across = match constant.is_uniform {
+            true => AcrossPartitions::Uniform(None),
+            false => AcrossPartitions::Heterogeneous,
+        };
+        equivalences.add_constants([ConstExpr::new(decode_expr(&constant.expr)?, across)])?;
+    }
+    Ok(equivalences)
 }
 
 fn decode_schema(bytes: &[u8]) -> Result<Schema> {

@@ -4,6 +4,7 @@
 //! [`WorkerChannel`], and so does each transport's client. Decorators in [`layer`] wrap the same
 //! trait.
 
+pub mod byte_stream;
 mod env;
 pub mod layer;
 mod resolver;

@@ -42,6 +42,14 @@ enum Reader {
     Gone,
 }
 
+/// Why a batch has to wait.
+enum Full {
+    /// The output holds enough.
+    Window,
+    /// All outputs together do.
+    Budget,
+}
+
 /// What became of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pushed {
@@ -110,32 +118,37 @@ impl Output {
             // Registers before looking, so that nothing is missed in between.
             space.as_mut().enable();
             freed.as_mut().enable();
-            if let Some(pushed) = self.try_push(&mut batch, bytes) {
-                return pushed;
-            }
-            tokio::select! {
-                () = space => {}
-                () = freed => {}
+            match self.try_push(&mut batch, bytes) {
+                Ok(pushed) => return pushed,
+                // Other outputs' bytes don't matter: waking up for each of them would be busy work.
+                Err(Full::Window) => space.await,
+                Err(Full::Budget) => tokio::select! {
+                    () = space => {}
+                    () = freed => {}
+                },
             }
         }
     }
 
-    fn try_push(&self, batch: &mut Option<RecordBatch>, bytes: usize) -> Option<Pushed> {
+    fn try_push(&self, batch: &mut Option<RecordBatch>, bytes: usize) -> Result<Pushed, Full> {
         let mut state = self.state.lock();
         if state.reader == Reader::Gone || state.end.is_some() {
-            return Some(Pushed::Unwanted);
+            return Ok(Pushed::Unwanted);
         }
-        let in_window = state.queue.is_empty() || state.queued_bytes + bytes <= OUTPUT_WINDOW_BYTES;
-        let starving = state.queue.is_empty() && state.waiting.is_some();
-        let guard = match self.budget.try_reserve(bytes).filter(|_| in_window) {
+        let is_empty = state.queue.is_empty();
+        if !is_empty && state.queued_bytes + bytes > OUTPUT_WINDOW_BYTES {
+            return Err(Full::Window);
+        }
+        let guard = match self.budget.try_reserve(bytes) {
             Some(guard) => guard,
-            None if starving => self.budget.reserve_for_waiting(bytes),
-            None => return None,
+            None if is_empty && state.waiting.is_some() => self.budget.reserve_for_waiting(bytes),
+            None => return Err(Full::Budget),
         };
+        let Some(batch) = batch.take() else { return Ok(Pushed::Queued) };
         state.queued_bytes += bytes;
-        state.queue.push_back((batch.take()?, guard));
+        state.queue.push_back((batch, guard));
         wake(&mut state);
-        Some(Pushed::Queued)
+        Ok(Pushed::Queued)
     }
 
     /// Sets the end marker; the first one counts.

@@ -320,6 +320,23 @@ pub struct Exchange {
     pub ordering: ::prost::alloc::vec::Vec<SortExpr>,
     #[prost(uint32, tag = "9")]
     pub n_producer_partitions: u32,
+    #[prost(message, repeated, tag = "10")]
+    pub constants: ::prost::alloc::vec::Vec<Constant>,
+    #[prost(message, repeated, tag = "11")]
+    pub equal_exprs: ::prost::alloc::vec::Vec<EqualExprs>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Constant {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub expr: ::prost::bytes::Bytes,
+    /// Whether all partitions have the same value.
+    #[prost(bool, tag = "2")]
+    pub is_uniform: bool,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EqualExprs {
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub exprs: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SortExpr {

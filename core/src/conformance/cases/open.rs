@@ -1,0 +1,95 @@
+//! What the opening of a query carries, and who refuses it.
+
+use std::time::{Duration, Instant};
+
+use crate::conformance::lab::{Lab, check, fetch};
+use crate::conformance::script::{Gate, Script, Step, numbered};
+use crate::conformance::{Fixture, Verdict};
+use crate::error::TransportError;
+use crate::ids::StageId;
+use crate::limits::MAX_METADATA_BYTES;
+use crate::metadata::{Metadata, RESERVED_PREFIX};
+use crate::protocol::{OpenQuery, PROTOCOL_VERSION, WorkerState};
+
+/// **C20** Metadata makes the round trip, is bounded, and rejects reserved keys.
+pub async fn c20_metadata_makes_the_round_trip(fixture: &dyn Fixture) -> Verdict {
+    let lab = Lab::start(fixture).await?;
+    let mut metadata = Metadata::default();
+    metadata.insert("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")?;
+    metadata.insert("raw", (0..=u8::MAX).collect::<Vec<_>>())?;
+    metadata.insert("empty", "")?;
+    let free = MAX_METADATA_BYTES - metadata.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
+    let too_much = metadata.insert("f", vec![b' '; free]);
+    check!(matches!(too_much, Err(TransportError::Protocol(_))), "metadata isn't bounded");
+    metadata.insert("f", vec![b' '; free - 1])?;
+    let reserved = metadata.insert(&format!("{RESERVED_PREFIX}x"), "");
+    check!(matches!(reserved, Err(TransportError::Protocol(_))), "a reserved key was accepted");
+
+    let options = vec![("datafusion.execution.time_zone".to_owned(), "+02:00".to_owned())];
+    let call = OpenQuery { metadata, options, ..lab.open_call() };
+    let query = lab.open_with(call.clone()).await?;
+    let seen = lab.probe.last_opened().ok_or_else(|| "nothing was opened".to_owned())?;
+    check!(seen.query == query.id, "another query was opened");
+    check!(seen.metadata == call.metadata, "the metadata {:?} arrived as {:?}", call.metadata, seen.metadata);
+    check!(seen.options == call.options, "the options {:?} arrived as {:?}", call.options, seen.options);
+    Ok(())
+}
+
+/// **C21** A protocol version mismatch is refused at open, both versions in the error.
+pub async fn c21_a_version_mismatch_is_refused_at_open(fixture: &dyn Fixture) -> Verdict {
+    let lab = Lab::start(fixture).await?;
+    let version = 4711;
+    let call = OpenQuery { protocol_version: version, ..lab.open_call() };
+    let opened = lab.within("the answer", lab.channel.open_query(call)).await?;
+    let error = opened.err().ok_or_else(|| "another version was accepted".to_owned())?;
+    check!(matches!(error, TransportError::Protocol(_)), "another version gave another error: {error}");
+    let text = error.to_string();
+    let has_both = text.contains(&version.to_string()) && text.contains(&PROTOCOL_VERSION.to_string());
+    check!(has_both, "the error doesn't name both versions: {text}");
+    check!(lab.worker.stats().queries == 0, "the query was opened nevertheless");
+    Ok(())
+}
+
+/// **C22** A draining worker answers `open_query` with `Draining`, while running queries may still
+/// add tasks, open fetches and be reached by new connections.
+pub async fn c22_a_draining_worker_finishes_what_it_has(fixture: &dyn Fixture) -> Verdict {
+    let lab = Lab::start(fixture).await?;
+    let gate = Gate::closed();
+    let steps = || vec![Step::Wait(gate.clone()), Step::Batch(numbered(0))];
+    let before = Script::new(numbered(0).schema(), vec![steps(), steps()]);
+    let after = Script::new(numbered(0).schema(), vec![steps()]);
+    let mut query = lab.open().await?;
+    query.add(StageId(1), &before).await?;
+    let [mut running] = query.fetch([0])?;
+    let drain = lab.worker.drain(Instant::now() + Duration::from_secs(3600));
+    let queries = async {
+        let info = loop {
+            let info = lab.within("the worker's info", lab.channel.info()).await??;
+            if info.state == WorkerState::Draining {
+                break info;
+            }
+        };
+        check!(info.n_queries == 1, "{} queries instead of 1", info.n_queries);
+        let refused = lab.within("the answer", lab.channel.open_query(lab.open_call())).await?;
+        let is_refused = matches!(refused, Err(TransportError::Draining { .. }));
+        check!(is_refused, "a draining worker answered {refused:?}");
+
+        query.add(StageId(2), &after).await?;
+        query.seal().await?;
+        let connecting = lab.transport.connect(&lab.url, &lab.client_env);
+        let connection = lab.within("a new connection", connecting).await??;
+        let [mut sibling] = query.fetch([1])?;
+        let [mut added] = fetch(connection.as_ref(), query.request(StageId(2), &[0]))?;
+        gate.open();
+        for stream in [&mut running, &mut sibling, &mut added] {
+            let batches = lab.all(stream).await?;
+            check!(batches == [numbered(0)], "a running query lost batches: {}", batches.len());
+        }
+        query.finish().await?;
+        Verdict::Ok(())
+    };
+    let (is_drained, ran) = lab.within("the drained worker", futures::future::join(drain, queries)).await?;
+    ran?;
+    check!(is_drained, "the worker did not drain");
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! The client: a channel over streams that a transport opens.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::fetch::{FetchStream, Link};
+use super::frame::{FrameReader, Kind, write_small};
+use super::{CUT, Dial, Io, LivenessConfig, lost, session, silent_for};
+use crate::error::{Result, TransportError};
+use crate::protocol::{FetchRequest, OpenQuery, QuerySession, WorkerInfo};
+use crate::transport::{BatchStream, TransportEnv, WorkerChannel};
+use crate::wire::{Call, decode_error, decode_info, encode_call};
+
+/// A worker at the other end of streams.
+#[derive(Clone)]
+pub struct ByteStreamChannel {
+    link: Link,
+}
+
+impl ByteStreamChannel {
+    /// A channel whose streams `dialer` opens; errors name the worker as `worker_url`.
+    pub fn new(dialer: Arc<dyn Dial>, worker_url: impl Into<Arc<str>>, env: &TransportEnv) -> Self {
+        let link = Link {
+            dialer,
+            worker: worker_url.into(),
+            budget: Arc::clone(&env.budget),
+            liveness: LivenessConfig::default(),
+        };
+        Self { link }
+    }
+
+    /// Other times after which a peer is taken for lost.
+    #[must_use]
+    pub fn with_liveness(mut self, liveness: LivenessConfig) -> Self {
+        self.link.liveness = liveness;
+        self
+    }
+
+    async fn call_info(&self) -> Result<WorkerInfo> {
+        let mut io = self.link.dial().await?;
+        let broken = |error: std::io::Error| lost(&self.link.worker, false, error);
+        write_small(&mut io, Kind::Call, encode_call(&Call::Info)).await.map_err(broken)?;
+        match FrameReader::default().next(&mut io).await.map_err(broken)? {
+            Some((Kind::Info, info)) => decode_info(info),
+            Some((Kind::Error, error)) => Err(decode_error(&error)),
+            Some((other, _)) => {
+                Err(TransportError::Protocol(format!("a {other:?} frame instead of the worker's info")))
+            }
+            None => Err(lost(&self.link.worker, false, CUT)),
+        }
+    }
+}
+
+impl fmt::Debug for ByteStreamChannel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ByteStreamChannel").field("worker", &self.link.worker).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl WorkerChannel for ByteStreamChannel {
+    async fn open_query(&self, open: OpenQuery) -> Result<QuerySession> {
+        let io: Box<dyn Io> = self.link.dial().await?;
+        session::open(&self.link, io, open).await
+    }
+
+    fn fetch(&self, request: FetchRequest) -> Vec<BatchStream> {
+        let stream = |output: &_| -> BatchStream {
+            let request = FetchRequest { outputs: vec![*output], ..request.clone() };
+            Box::pin(FetchStream::new(self.link.clone(), request))
+        };
+        request.outputs.iter().map(stream).collect()
+    }
+
+    async fn info(&self) -> Result<WorkerInfo> {
+        let lease = self.link.liveness.lease;
+        let answer = tokio::time::timeout(lease, self.call_info()).await;
+        answer.unwrap_or_else(|_| Err(lost(&self.link.worker, false, silent_for(lease))))
+    }
+}

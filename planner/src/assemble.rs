@@ -55,7 +55,9 @@ impl Assembler<'_> {
         if let Some(draft) = plan.downcast_ref::<DraftExchangeExec>() {
             let drafts = self.drafts;
             let draft = &drafts[draft.draft_idx()];
-            return match stage.n_tasks == 1 && draft.n_tasks == 1 {
+            // What is worth a worker leaves the head stage; between workers it stays in one task.
+            let is_light = !(stage.is_head && draft.wants_worker);
+            return match stage.n_tasks == 1 && draft.n_tasks == 1 && is_light {
                 true => self.finish(&draft.inline, stage),
                 false => self.exchange(draft, stage.n_tasks),
             };
@@ -84,6 +86,9 @@ impl Assembler<'_> {
 
     /// Finishes the producing stage and gives the node that reads it in `n_consumers` tasks.
     fn exchange(&mut self, draft: &StageDraft, n_consumers: u32) -> Result<Arc<dyn ExecutionPlan>> {
+        if self.workers.is_empty() {
+            return Err(no_workers());
+        }
         let mut stage = Building { n_tasks: draft.n_tasks, is_head: false, leaves: Vec::new() };
         let producer = self.finish(&draft.producer, &mut stage)?;
         let routing = Routing {
@@ -178,6 +183,14 @@ fn fan_out(
             }))
         }
     }
+}
+
+fn no_workers() -> DataFusionError {
+    DataFusionError::Configuration(
+        "the resolver knows no workers now: start some, or run locally with \
+         SET distributed.enabled = false"
+            .to_owned(),
+    )
 }
 
 fn count(n: usize) -> Result<u32> {

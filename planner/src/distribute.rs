@@ -94,7 +94,8 @@ impl Distributor<'_> {
     fn max_tasks(&self) -> u32 {
         let n_workers = u32::try_from(self.workers.len()).unwrap_or(u32::MAX);
         match u32::try_from(self.config.max_tasks_per_stage).unwrap_or(u32::MAX) {
-            0 => n_workers,
+            // Without a worker the cut still tells whether one is needed.
+            0 => n_workers.max(1),
             max => max,
         }
     }

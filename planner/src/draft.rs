@@ -28,6 +28,8 @@ pub(crate) struct StageDraft {
     /// The order that a shuffle's readers rely on.
     pub(crate) ordering: Option<LexOrdering>,
     pub(crate) n_tasks: u32,
+    /// Whether it is worth a worker even if that is one task.
+    pub(crate) wants_worker: bool,
     pub(crate) scope: ScopeId,
 }
 

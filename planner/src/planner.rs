@@ -45,7 +45,9 @@ impl DistributedQueryPlanner {
         let reasons = match outcome {
             Ok(Outcome::Distributed(plan)) => return Ok((plan, Vec::new())),
             Ok(Outcome::Local(reasons)) => reasons,
-            Err(error @ DataFusionError::Plan(_)) => return Err(error),
+            Err(error @ (DataFusionError::Plan(_) | DataFusionError::Configuration(_))) => {
+                return Err(error);
+            }
             // A query that can't be cut right is answered all the same.
             Err(error) if !cfg!(debug_assertions) => {
                 log::warn!("a query stays local: {error}");
@@ -68,9 +70,6 @@ impl DistributedQueryPlanner {
     ) -> Result<Distributor<'a>> {
         let channels = self.options.channels().ok_or_else(no_resolver)?;
         let workers = channels.workers()?;
-        if workers.is_empty() {
-            return Err(no_workers());
-        }
         Ok(Distributor {
             config: DistributedConfig::of(session.config_options()),
             codecs: self.options.codecs(),
@@ -135,14 +134,6 @@ fn no_resolver() -> DataFusionError {
     DataFusionError::Configuration(
         "this session is distributed but has no workers: give `with_distributed_planner` a \
          ChannelResolver, or options with `DistributedOptions::with_resolver`; or run locally with \
-         SET distributed.enabled = false"
-            .to_owned(),
-    )
-}
-
-fn no_workers() -> DataFusionError {
-    DataFusionError::Configuration(
-        "the resolver knows no workers now: start some, or run locally with \
          SET distributed.enabled = false"
             .to_owned(),
     )

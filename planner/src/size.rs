@@ -8,21 +8,42 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion_tributary_core::config::DistributedConfig;
 
-/// The tasks that a leaf is worth, at most `max_tasks`; `None` for a leaf whose partitions mean
-/// something, which must be read by one task.
-pub(crate) fn wanted_tasks(
+/// What a leaf is worth.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LeafSize {
+    /// The tasks that read it.
+    pub(crate) n_tasks: u32,
+    /// Whether it is worth a worker even if that is one task.
+    pub(crate) wants_worker: bool,
+    /// Whether one task must read it, because its partitions mean something.
+    pub(crate) is_whole: bool,
+}
+
+/// The size of a leaf for at most `max_tasks` tasks.
+pub(crate) fn leaf_size(
     plan: &Arc<dyn ExecutionPlan>,
     config: &DistributedConfig,
     max_tasks: u32,
-) -> Option<u32> {
+) -> LeafSize {
+    let is_whole = declares_partitions(plan);
     let Some(bytes) = splittable_bytes(plan) else {
-        return (!declares_partitions(plan)).then_some(1);
+        return LeafSize { n_tasks: 1, wants_worker: false, is_whole };
     };
-    if config.min_bytes_per_task == 0 {
-        return Some(max_tasks);
+    let n_tasks = match bytes.checked_div(config.min_bytes_per_task) {
+        None => max_tasks,
+        Some(n_tasks) => u32::try_from(n_tasks + 1).unwrap_or(u32::MAX),
+    };
+    LeafSize {
+        n_tasks: n_tasks.min(max_parts(plan)).clamp(1, max_tasks),
+        wants_worker: file_scan(plan).is_some() && bytes >= config.min_bytes_per_task,
+        is_whole,
     }
-    let wanted = bytes.div_ceil(config.min_bytes_per_task);
-    Some(u32::try_from(wanted).unwrap_or(u32::MAX).clamp(1, max_tasks))
+}
+
+/// A table in memory is split between batches only.
+fn max_parts(plan: &Arc<dyn ExecutionPlan>) -> u32 {
+    let n_batches = memory_table(plan).map(|table| table.partitions().iter().map(Vec::len).sum());
+    n_batches.map_or(u32::MAX, |n: usize| u32::try_from(n).unwrap_or(u32::MAX))
 }
 
 /// Whether a leaf is an in-memory table that is too large to travel with a plan.
@@ -44,9 +65,6 @@ pub(crate) fn memory_table(plan: &Arc<dyn ExecutionPlan>) -> Option<&MemorySourc
 /// reads, and no less than what another one does for the same work.
 fn splittable_bytes(plan: &Arc<dyn ExecutionPlan>) -> Option<u64> {
     if let Some(scan) = file_scan(plan) {
-        if declares_partitions(plan) {
-            return None;
-        }
         let files = scan.file_groups.iter().flat_map(|group| group.iter());
         let bytes: u64 = files.map(|file| file.effective_size()).sum();
         let n_columns = scan.file_schema().fields().len().max(1) as u64;

@@ -70,11 +70,27 @@ fn describe_nodes(plan: &Arc<dyn ExecutionPlan>, text: &mut String) {
     if !relabels_only(plan.as_ref()) {
         let node = displayable(plan.as_ref());
         text.push('\n');
-        text.push_str(node.one_line().to_string().trim_end());
+        text.push_str(&without_hints(node.one_line().to_string().trim_end()));
     }
     for child in plan.children() {
         describe_nodes(child, text);
     }
+}
+
+/// Parquet scans lose in which order row groups are best read, which changes no rows.
+fn without_hints(line: &str) -> String {
+    let mut line = line.to_owned();
+    for (hint, end) in [(", sort_order_for_reorder=[", "]"), (", reverse_row_groups=", "true")] {
+        let start = line.find(hint);
+        let range = start.and_then(|start| {
+            let tail = start + hint.len();
+            line[tail..].find(end).map(|len| start..tail + len + end.len())
+        });
+        if let Some(range) = range {
+            line.replace_range(range, "");
+        }
+    }
+    line
 }
 
 /// Whether a projection changes nothing but names and nullability. A union adds such ones where its

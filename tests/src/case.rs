@@ -86,6 +86,19 @@ pub async fn check_all(cases: &[Case]) {
     Check::default().run(cases).await;
 }
 
+/// Checks cases in worlds that cover every pair of settings: for cases that run everywhere with another
+/// set-up already.
+///
+/// # Panics
+/// With all failures.
+pub async fn check_pairs(cases: &[Case]) {
+    let check = Check {
+        worlds: World::pairs(),
+        ..Check::default()
+    };
+    check.run(cases).await;
+}
+
 /// A check that is not the usual one.
 #[derive(Debug)]
 pub struct Check {
@@ -99,14 +112,21 @@ pub struct Check {
 
 impl Default for Check {
     fn default() -> Self {
-        Self { worlds: World::all(), extras: Extras::default(), data: None }
+        Self {
+            worlds: World::all(),
+            extras: Extras::default(),
+            data: None,
+        }
     }
 }
 
 impl Check {
     /// The check with these extras.
     pub fn with(extras: Extras) -> Self {
-        Self { extras, ..Self::default() }
+        Self {
+            extras,
+            ..Self::default()
+        }
     }
 
     /// Checks the cases.
@@ -122,7 +142,11 @@ impl Check {
         let mut failures = Vec::new();
         for world in &self.worlds {
             let found = self.run_in(world, cases, data.path()).await;
-            failures.extend(found.into_iter().map(|failure| format!("[{world}] {failure}")));
+            failures.extend(
+                found
+                    .into_iter()
+                    .map(|failure| format!("[{world}] {failure}")),
+            );
             // a second world would most likely wait as long again
             if failures.iter().any(|failure| failure.contains("it hangs")) {
                 break;
@@ -159,7 +183,7 @@ impl Check {
                 Err(e) => Err(e.context("in the set-up")),
             };
             if let Err(e) = checked {
-                failures.push(format!("{}: {}", case.name, e.strip_backtrace()));
+                failures.push(format!("{}: {}", case.name, shortened(e.strip_backtrace())));
             }
         }
         failures
@@ -179,6 +203,16 @@ impl Check {
     }
 }
 
+/// A statement of some megabytes would hide what is wrong with it.
+fn shortened(mut text: String) -> String {
+    const SHOWN_BYTES: usize = 6000;
+    if text.len() > SHOWN_BYTES {
+        text.truncate(text.floor_char_boundary(SHOWN_BYTES));
+        text.push_str(" ...");
+    }
+    text
+}
+
 /// Checks a case in sessions that are set up.
 ///
 /// # Errors
@@ -189,7 +223,10 @@ pub async fn check_case(
     cluster: &InProcessCluster,
     case: &Case,
 ) -> Result<()> {
-    let Sessions { single, distributed } = sessions;
+    let Sessions {
+        single,
+        distributed,
+    } = sessions;
     check_place(world, sessions, case).await?;
     let verdict = or_hang(check_sql(single, distributed, &case.sql)).await??;
     let both_fail = verdict.0.contains(&Rule::BothFail);
@@ -199,7 +236,9 @@ pub async fn check_case(
             if !both_fail {
                 return exec_err!("it has to fail");
             }
-            let text = crate::text::error_of(distributed, &case.sql).await.to_string();
+            let text = crate::text::error_of(distributed, &case.sql)
+                .await
+                .to_string();
             if !text.contains(words) {
                 return exec_err!("the error doesn't say '{words}': {text}");
             }
@@ -215,24 +254,28 @@ pub async fn check_case(
 
 /// Checks how many stages and tasks the statement has, or why it has none.
 async fn check_place(world: &World, sessions: &Sessions, case: &Case) -> Result<()> {
-    if matches!(case.expect, Expect::Anywhere | Expect::Fails(_)) {
-        return Ok(());
+    let text = || explain(&sessions.distributed, &case.sql);
+    match case.expect {
+        Expect::Anywhere | Expect::Fails(_) => return Ok(()),
+        Expect::Local(words) | Expect::Partly(words) => {
+            let text = text().await?;
+            if !text.contains(words) {
+                return exec_err!("EXPLAIN doesn't say '{words}':\n{text}");
+            }
+            if matches!(case.expect, Expect::Local(_)) {
+                return Ok(());
+            }
+        }
+        Expect::Spread | Expect::Distributed => {}
     }
-    let text = explain(&sessions.distributed, &case.sql).await?;
     let frame = sessions.distributed.sql(&case.sql).await?;
     let report = QueryReport::of(&frame.create_physical_plan().await?);
     let (n_stages, n_tasks) = report.map_or((1, 1), |report| (report.n_stages, report.n_tasks));
-    match case.expect {
-        Expect::Local(words) | Expect::Partly(words) if !text.contains(words) => {
-            return exec_err!("EXPLAIN doesn't say '{words}':\n{text}");
-        }
-        Expect::Local(_) | Expect::Anywhere | Expect::Fails(_) => return Ok(()),
-        Expect::Spread | Expect::Distributed | Expect::Partly(_) => {}
-    }
     if n_stages < 2 {
-        return exec_err!("it is not distributed:\n{text}");
+        return exec_err!("it is not distributed:\n{}", text().await?);
     }
     if case.expect == Expect::Spread && world.n_workers > 1 && n_tasks <= 2 {
+        let text = text().await?;
         return exec_err!("{n_tasks} tasks, which is one worker only:\n{text}");
     }
     Ok(())

@@ -57,7 +57,11 @@ impl PhysicalExtensionCodec for FunctionCodec {
             return not_impl_err!("a payload of {} bytes", buf.len());
         };
         let (name, is_product) = (self.name, self.is_product);
-        Ok(Arc::new(carried(Carried { name, is_product, operand })))
+        Ok(Arc::new(carried(Carried {
+            name,
+            is_product,
+            operand,
+        })))
     }
 }
 
@@ -74,9 +78,10 @@ impl PhysicalExtensionCodec for NumbersCodec {
         _proto_converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match buf {
-            [n_partitions, is_projected] => {
-                Ok(Arc::new(NumbersExec::new(usize::from(*n_partitions), *is_projected == 1)))
-            }
+            [n_partitions, is_projected] => Ok(Arc::new(NumbersExec::new(
+                usize::from(*n_partitions),
+                *is_projected == 1,
+            ))),
             _ => not_impl_err!("a payload of {} bytes", buf.len()),
         }
     }
@@ -90,7 +95,10 @@ impl PhysicalExtensionCodec for NumbersCodec {
         let Some(numbers) = node.downcast_ref::<NumbersExec>() else {
             return not_impl_err!("not a NumbersExec");
         };
-        buf.extend([u8::try_from(numbers.n_partitions()).unwrap_or(u8::MAX), u8::from(numbers.has_column())]);
+        buf.extend([
+            u8::try_from(numbers.n_partitions()).unwrap_or(u8::MAX),
+            u8::from(numbers.has_column()),
+        ]);
         Ok(())
     }
 }

@@ -13,7 +13,9 @@ use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
+use datafusion::physical_plan::execution_plan::{
+    Boundedness, EmissionType, ReplaceChildrenOptions,
+};
 use datafusion::physical_plan::memory::MemoryStream;
 use datafusion::physical_plan::streaming::PartitionStream;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
@@ -65,7 +67,9 @@ impl NumbersExec {
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
-        Self { properties: Arc::new(properties) }
+        Self {
+            properties: Arc::new(properties),
+        }
     }
 
     /// Its partitions.
@@ -136,7 +140,10 @@ impl ExecutionPlan for NumbersExec {
 pub fn ticks() -> Result<StreamingTable> {
     let schema = numbers_schema(true);
     let partition = |partition| -> Arc<dyn PartitionStream> {
-        Arc::new(Ticks { partition, schema: Arc::clone(&schema) })
+        Arc::new(Ticks {
+            partition,
+            schema: Arc::clone(&schema),
+        })
     };
     StreamingTable::try_new(Arc::clone(&schema), vec![partition(0), partition(1)])
 }
@@ -159,7 +166,11 @@ impl PartitionStream for Ticks {
 
 fn numbers_schema(has_column: bool) -> SchemaRef {
     let field = Field::new("value", DataType::Int64, false);
-    Arc::new(if has_column { Schema::new(vec![field]) } else { Schema::empty() })
+    Arc::new(if has_column {
+        Schema::new(vec![field])
+    } else {
+        Schema::empty()
+    })
 }
 
 fn stream(partition: usize, has_column: bool) -> Result<SendableRecordBatchStream> {
@@ -169,7 +180,8 @@ fn stream(partition: usize, has_column: bool) -> Result<SendableRecordBatchStrea
     let batch = match has_column {
         true => RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(values)])?,
         false => {
-            let options = RecordBatchOptions::new().with_row_count(usize::try_from(PARTITION_ROWS).ok());
+            let options =
+                RecordBatchOptions::new().with_row_count(usize::try_from(PARTITION_ROWS).ok());
             RecordBatch::try_new_with_options(Arc::clone(&schema), vec![], &options)?
         }
     };

@@ -27,7 +27,13 @@ pub fn failing(name: &str, error: fn() -> DataFusionError) -> ScalarUDF {
             false => Ok(value.clone()),
         }
     };
-    create_udf(name, vec![DataType::Int64], DataType::Int64, Volatility::Volatile, Arc::new(function))
+    create_udf(
+        name,
+        vec![DataType::Int64],
+        DataType::Int64,
+        Volatility::Volatile,
+        Arc::new(function),
+    )
 }
 
 /// `panics(x)`: `x`, and a panic where `x` is [`BAD`].
@@ -37,12 +43,19 @@ pub fn panicking() -> ScalarUDF {
 
 /// `plus_one(x)`, found by its name.
 pub fn plus_one() -> ScalarUDF {
-    carried(Carried { name: "plus_one", is_product: false, operand: 1 })
+    carried(Carried {
+        name: "plus_one",
+        is_product: false,
+        operand: 1,
+    })
 }
 
 fn contains_bad(value: &ColumnarValue) -> Result<bool> {
     let array = value.to_array(1)?;
-    Ok(array.as_primitive::<Int64Type>().iter().any(|value| value == Some(BAD)))
+    Ok(array
+        .as_primitive::<Int64Type>()
+        .iter()
+        .any(|value| value == Some(BAD)))
 }
 
 /// A function of one number whose operand is no argument, so that only a codec can carry it.
@@ -58,12 +71,18 @@ pub struct Carried {
 
 /// The function.
 pub fn carried(function: Carried) -> ScalarUDF {
-    ScalarUDF::from(CarriedUdf { function, signature: Signature::exact(vec![DataType::Int64], Volatility::Immutable) })
+    ScalarUDF::from(CarriedUdf {
+        function,
+        signature: Signature::exact(vec![DataType::Int64], Volatility::Immutable),
+    })
 }
 
 /// What a function made by [`carried`] is made of.
 pub fn as_carried(function: &ScalarUDF) -> Option<Carried> {
-    function.inner().downcast_ref::<CarriedUdf>().map(|udf| udf.function)
+    function
+        .inner()
+        .downcast_ref::<CarriedUdf>()
+        .map(|udf| udf.function)
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -87,10 +106,23 @@ impl ScalarUDFImpl for CarriedUdf {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let array = args.args[0].to_array(args.number_rows)?;
-        let Carried { is_product, operand, .. } = self.function;
-        let apply = |value: i64| if is_product { value * operand } else { value + operand };
-        let result: Int64Array =
-            array.as_primitive::<Int64Type>().iter().map(|value| value.map(apply)).collect();
+        let Carried {
+            is_product,
+            operand,
+            ..
+        } = self.function;
+        let apply = |value: i64| {
+            if is_product {
+                value * operand
+            } else {
+                value + operand
+            }
+        };
+        let result: Int64Array = array
+            .as_primitive::<Int64Type>()
+            .iter()
+            .map(|value| value.map(apply))
+            .collect();
         Ok(ColumnarValue::Array(Arc::new(result)))
     }
 }
@@ -98,7 +130,11 @@ impl ScalarUDFImpl for CarriedUdf {
 /// `name(x)`: what `show` reads off the options of the process that evaluates it, for each row.
 pub fn showing(name: &'static str, show: fn(&ConfigOptions) -> String) -> ScalarUDF {
     let signature = Signature::any(1, Volatility::Volatile);
-    ScalarUDF::from(ShowingUdf { name, show, signature })
+    ScalarUDF::from(ShowingUdf {
+        name,
+        show,
+        signature,
+    })
 }
 
 struct ShowingUdf {
@@ -109,7 +145,9 @@ struct ShowingUdf {
 
 impl fmt::Debug for ShowingUdf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShowingUdf").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("ShowingUdf")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 

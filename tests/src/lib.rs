@@ -14,8 +14,8 @@ pub mod tables;
 pub mod text;
 pub mod world;
 
-pub use case::{Case, Check, Expect, cases, check_all, check_everywhere};
-pub use world::{Extras, Sessions, World};
+pub use case::{Case, Check, Expect, cases, check_all, check_everywhere, check_pairs};
+pub use world::{Extras, Place, Sessions, World, settled};
 
 use std::future::Future;
 use std::time::Duration;

@@ -36,6 +36,9 @@ pub const SORTED: &str = "CREATE EXTERNAL TABLE sorted (k BIGINT NOT NULL, n BIG
 /// The files of `sorted` with only a part of their order declared.
 pub const SORTED_BY_K: &str = "CREATE EXTERNAL TABLE sorted_by_k (k BIGINT NOT NULL, n BIGINT NOT NULL, v BIGINT NOT NULL) \
      STORED AS PARQUET WITH ORDER (k ASC) LOCATION '{data}/sorted/'";
+/// Two of the files of `sorted`: two partitions keep the order, where four files don't fit in it.
+pub const SORTED_PAIR: &str = "CREATE EXTERNAL TABLE sorted_pair (k BIGINT NOT NULL, n BIGINT NOT NULL, v BIGINT NOT NULL) \
+     STORED AS PARQUET WITH ORDER (k ASC, n ASC) LOCATION '{data}/sorted_pair/'";
 /// `region`, `product`, `online`, `amount`, `price`: for grouping sets; `region` is NULL at times.
 pub const SALES: &str = "CREATE EXTERNAL TABLE sales STORED AS PARQUET LOCATION '{data}/sales/'";
 /// `id`, `d`, `small`: dictionaries of texts, others in each file, with NULLs.
@@ -117,6 +120,7 @@ async fn write_all(dir: &Path) -> Result<()> {
         ("empty", four(|_| lonely(false))),
         ("lonely", four(|i| lonely(i == 2))),
         ("sorted", four(sorted)),
+        ("sorted_pair", vec![sorted(0), sorted(3)]),
         ("sales", four(sales)),
         ("dictionaries", four(dictionaries)),
         ("long_texts", four(long_texts)),
@@ -148,7 +152,11 @@ fn writer_session() -> SessionContext {
 }
 
 fn build_side(file: i64) -> String {
-    format!("SELECT value AS id FROM generate_series({}, {})", file * 25, file * 25 + 24)
+    format!(
+        "SELECT value AS id FROM generate_series({}, {})",
+        file * 25,
+        file * 25 + 24
+    )
 }
 
 fn probe_side(file: i64) -> String {

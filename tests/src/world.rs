@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
 use datafusion::error::Result;
 use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
@@ -10,8 +11,10 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_tributary::inproc::InProcessCluster;
 use datafusion_tributary::{DistributedExt, DistributedOptions};
 
-use crate::or_hang;
+use tempfile::TempDir;
+
 use crate::tables::DATA;
+use crate::{or_hang, tables};
 
 /// A cluster's size and way of carrying batches, and the partitions of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,11 +34,24 @@ impl World {
         for force_encode in [false, true] {
             for target_partitions in [1, 4] {
                 for n_workers in [1, 2, 4] {
-                    worlds.push(Self { n_workers, target_partitions, force_encode });
+                    worlds.push(Self {
+                        n_workers,
+                        target_partitions,
+                        force_encode,
+                    });
                 }
             }
         }
         worlds
+    }
+
+    /// Half of the combinations, which cover every pair of two settings.
+    pub fn pairs() -> Vec<Self> {
+        let is_even = |world: &Self| {
+            let one_partition = world.target_partitions == 1;
+            (world.n_workers == 2) ^ one_partition ^ world.force_encode
+        };
+        Self::all().into_iter().filter(is_even).collect()
     }
 
     /// Two workers, live and encoded, for what costs much memory or time.
@@ -80,7 +96,11 @@ impl World {
 impl fmt::Display for World {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let way = if self.force_encode { "encoded" } else { "live" };
-        write!(f, "{} workers, {} partitions, {way}", self.n_workers, self.target_partitions)
+        write!(
+            f,
+            "{} workers, {} partitions, {way}",
+            self.n_workers, self.target_partitions
+        )
     }
 }
 
@@ -97,7 +117,11 @@ pub struct Extras {
 
 impl Default for Extras {
     fn default() -> Self {
-        Self { config: |config| config, functions: Vec::new, tables: |_| Ok(()) }
+        Self {
+            config: |config| config,
+            functions: Vec::new,
+            tables: |_| Ok(()),
+        }
     }
 }
 
@@ -150,15 +174,23 @@ impl Sessions {
         extras: &Extras,
         workers: impl Into<DistributedOptions>,
     ) -> Result<Self> {
-        let builder =
-            || SessionStateBuilder::new().with_config(world.config(extras)).with_default_features();
+        let builder = || {
+            SessionStateBuilder::new()
+                .with_config(world.config(extras))
+                .with_default_features()
+        };
         let single = SessionContext::new_with_state(builder().build());
         let state = builder().with_distributed_planner(workers).build();
         let distributed = SessionContext::new_with_state(state);
         extras.apply(&single)?;
         extras.apply(&distributed)?;
-        distributed.sql("SET distributed.min_bytes_per_task = 0").await?;
-        Ok(Self { single, distributed })
+        distributed
+            .sql("SET distributed.min_bytes_per_task = 0")
+            .await?;
+        Ok(Self {
+            single,
+            distributed,
+        })
     }
 
     /// Runs statements in both sessions, those about `distributed` options in one. `{data}` in them is
@@ -200,5 +232,58 @@ pub async fn settled(cluster: &InProcessCluster) -> Result<()> {
             tokio::task::yield_now().await;
         }
     };
-    or_hang(wait).await.map_err(|e| e.context(format!("workers keep {:?}", cluster.worker_stats())))
+    or_hang(wait)
+        .await
+        .map_err(|e| e.context(format!("workers keep {:?}", cluster.worker_stats())))
+}
+
+/// A cluster and its sessions, for tests that are no table of cases.
+#[derive(Debug)]
+pub struct Place {
+    /// The workers.
+    pub cluster: InProcessCluster,
+    /// With the tables and settings of the set-up.
+    pub sessions: Sessions,
+    data: Arc<TempDir>,
+}
+
+impl Place {
+    /// Starts workers, and sets up sessions with the shared tables.
+    ///
+    /// # Panics
+    /// Where that fails, which is no test's subject.
+    pub async fn open(world: World, extras: Extras, setup: &[&str]) -> Self {
+        let cluster = world.start(&extras).expect("workers");
+        Self::on(cluster, world, extras, setup).await
+    }
+
+    /// Sets up sessions on workers that are there.
+    ///
+    /// # Panics
+    /// Where that fails, which is no test's subject.
+    pub async fn on(
+        cluster: InProcessCluster,
+        world: World,
+        extras: Extras,
+        setup: &[&str],
+    ) -> Self {
+        let data = tables::files().await;
+        let sessions = Sessions::new(&world, &extras, &cluster)
+            .await
+            .expect("sessions");
+        sessions
+            .set_up(setup, data.path())
+            .await
+            .expect("the set-up runs");
+        Self {
+            cluster,
+            sessions,
+            data,
+        }
+    }
+
+    /// The folder of the shared tables.
+    pub fn data(&self) -> &Path {
+        self.data.path()
+    }
 }

@@ -14,7 +14,7 @@ use datafusion::physical_plan::{
 
 use super::plan::PlannedStage;
 use super::store::MetricsStore;
-use crate::exec::exchange_of;
+use crate::exec::{TaskLeafExec, exchange_of};
 use crate::ids::{HEAD_STAGE, StageId};
 
 /// The tree of all stages below the head.
@@ -54,7 +54,10 @@ impl Builder<'_> {
             }
         };
         let store = Arc::clone(self.store);
-        Arc::new(StageNodeExec { inner: Arc::clone(plan), children, stage, node_idx, store })
+        // A leaf is shown as the first task's slice of it.
+        let slice = plan.downcast_ref::<TaskLeafExec>().map(|leaf| &leaf.slices()[0]);
+        let inner = Arc::clone(slice.unwrap_or(plan));
+        Arc::new(StageNodeExec { inner, children, stage, node_idx, store })
     }
 }
 

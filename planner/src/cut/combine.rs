@@ -38,6 +38,8 @@ impl Cutter<'_> {
         let children = children
             .map(|(child, requirement)| self.adapt(child, *requirement, placement))
             .collect::<Result<Vec<_>>>()?;
+        let wants_worker =
+            placement != Placement::Head && children.iter().any(|child| child.wants_worker);
         let is_hashed = children.iter().all(|child| child.spread == Spread::Hash);
         Ok(Fragment {
             wanted: match placement {
@@ -45,6 +47,7 @@ impl Cutter<'_> {
                 Placement::OneTask | Placement::Head => 1,
             },
             plan: with_children(plan, children.into_iter().map(|child| child.plan).collect())?,
+            wants_worker,
             placement,
             spread: if is_hashed { Spread::Hash } else { Spread::Arbitrary },
         })
@@ -84,6 +87,10 @@ impl Cutter<'_> {
                 Requirement::OnePartition => self.gather_rows(child),
                 // Its partitions must stay those of its keys.
                 Requirement::Keys => Ok(child.one_task()),
+            },
+            (Placement::Head, _) => match requirement {
+                Requirement::Keys => Ok(child.one_task()),
+                _ => self.gather_partitions(child),
             },
             _ => Ok(child.one_task()),
         }

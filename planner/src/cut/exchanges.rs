@@ -29,13 +29,14 @@ impl Cutter<'_> {
         }
         let inline: Arc<dyn ExecutionPlan> = Arc::new(inline);
         let equivalences = merged_equivalences(&inline, ordering.as_ref());
-        let wanted = child.n_tasks();
+        let (wanted, wants_worker) = (child.n_tasks(), child.wants_worker);
         let draft_idx = self.add_draft(StageDraft {
             producer: child.plan,
             kind: ExchangeKind::Shuffle,
             hash_exprs: exprs,
             ordering,
             n_tasks: wanted,
+            wants_worker,
             scope: self.scope,
             inline: Arc::clone(&inline),
         });
@@ -43,6 +44,8 @@ impl Cutter<'_> {
         Ok(Fragment {
             plan: Arc::new(exchange),
             wanted,
+            // As many rows as its producers have, at most.
+            wants_worker,
             placement: Placement::Anywhere,
             spread: Spread::Hash,
         })
@@ -72,7 +75,8 @@ impl Cutter<'_> {
     /// Gathers a fragment into one task, with the partitions of all of its tasks. What is in one
     /// place already stays there.
     pub(super) fn gather_partitions(&mut self, child: Fragment) -> Result<Fragment> {
-        if child.n_tasks() == 1 || is_bare_exchange(&child) {
+        let is_light = child.n_tasks() == 1 && !child.wants_worker;
+        if is_light || child.placement == Placement::Head || is_bare_exchange(&child) {
             return Ok(child.one_task());
         }
         let producer = Arc::clone(&child.plan);
@@ -103,7 +107,13 @@ impl Cutter<'_> {
 
     fn coalesce(&mut self, child: Fragment, producer: Arc<dyn ExecutionPlan>) -> Fragment {
         let plan = self.exchange(ExchangeKind::Coalesce, &child, producer);
-        Fragment { plan, wanted: 1, placement: Placement::OneTask, spread: Spread::Arbitrary }
+        Fragment {
+            plan,
+            wanted: 1,
+            wants_worker: false,
+            placement: Placement::OneTask,
+            spread: Spread::Arbitrary,
+        }
     }
 
     fn exchange(
@@ -121,6 +131,7 @@ impl Cutter<'_> {
             hash_exprs: Vec::new(),
             ordering: None,
             n_tasks: child.n_tasks(),
+            wants_worker: child.wants_worker,
             scope: self.scope,
             inline: Arc::clone(&child.plan),
         });

@@ -81,6 +81,7 @@ impl Cutter<'_> {
         let left = self.shuffle(left, left_keys, None)?;
         let right = self.shuffle(right, right_keys, None)?;
         let wanted = left.wanted.max(right.wanted);
+        let wants_worker = left.wants_worker || right.wants_worker;
         let plan = join
             .builder()
             .reset_state()
@@ -88,7 +89,13 @@ impl Cutter<'_> {
             .with_new_children(vec![left.plan, right.plan])?
             .recompute_properties()
             .build_exec()?;
-        Ok(Fragment { plan, wanted, placement: Placement::Anywhere, spread: Spread::Hash })
+        Ok(Fragment {
+            plan,
+            wanted,
+            wants_worker,
+            placement: Placement::Anywhere,
+            spread: Spread::Hash,
+        })
     }
 
     fn join_in_one_task(
@@ -108,7 +115,12 @@ impl Cutter<'_> {
         };
         let collected = Arc::new(CoalescePartitionsExec::new(Arc::clone(&left.plan)));
         let plan = with_children(plan, vec![collected, Arc::clone(&right.plan)])?;
-        let placement = if is_head { Placement::Head } else { Placement::OneTask };
-        Ok(Fragment { plan, wanted: 1, placement, spread: Spread::Arbitrary })
+        Ok(Fragment {
+            plan,
+            wanted: 1,
+            wants_worker: !is_head && (left.wants_worker || right.wants_worker),
+            placement: if is_head { Placement::Head } else { Placement::OneTask },
+            spread: Spread::Arbitrary,
+        })
     }
 }

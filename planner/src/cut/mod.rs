@@ -22,7 +22,7 @@ use datafusion_tributary_core::coordinator::ScopeId;
 
 pub(crate) use self::exchanges::single_partition;
 use crate::draft::StageDraft;
-use crate::size::{is_large_table, wanted_tasks};
+use crate::size::{is_large_table, leaf_size};
 
 /// How a fragment's rows are spread over its tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +50,8 @@ pub(crate) struct Fragment {
     pub(crate) plan: Arc<dyn ExecutionPlan>,
     /// How many tasks its leaves are worth.
     pub(crate) wanted: u32,
+    /// Whether it is worth a worker even if that is one task.
+    pub(crate) wants_worker: bool,
     pub(crate) placement: Placement,
     pub(crate) spread: Spread,
 }
@@ -140,12 +142,13 @@ impl<'a> Cutter<'a> {
             ));
             return head(Arc::clone(plan));
         }
-        let wanted = wanted_tasks(plan, self.config, self.max_tasks);
+        let size = leaf_size(plan, self.config, self.max_tasks);
         Fragment {
             plan: Arc::clone(plan),
-            wanted: wanted.unwrap_or(1),
+            wanted: size.n_tasks,
+            wants_worker: size.wants_worker,
             // A leaf whose partitions mean something is read as a whole.
-            placement: if wanted.is_some() { Placement::Anywhere } else { Placement::OneTask },
+            placement: if size.is_whole { Placement::OneTask } else { Placement::Anywhere },
             spread: Spread::Arbitrary,
         }
     }
@@ -163,7 +166,7 @@ impl<'a> Cutter<'a> {
             Placement::Head => Ok(fragment),
             // Children that were left in the fragment run with the node in the head stage.
             Placement::Anywhere | Placement::OneTask => {
-                Ok(Fragment { placement: Placement::Head, wanted: 1, ..fragment })
+                Ok(Fragment { plan: fragment.plan, ..head(Arc::clone(plan)) })
             }
         }
     }
@@ -198,7 +201,13 @@ impl<'a> Cutter<'a> {
 }
 
 fn head(plan: Arc<dyn ExecutionPlan>) -> Fragment {
-    Fragment { plan, wanted: 1, placement: Placement::Head, spread: Spread::Arbitrary }
+    Fragment {
+        plan,
+        wanted: 1,
+        wants_worker: false,
+        placement: Placement::Head,
+        spread: Spread::Arbitrary,
+    }
 }
 
 /// The same node over other children.

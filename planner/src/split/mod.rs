@@ -22,10 +22,7 @@ pub(crate) fn split_leaf(
     home: usize,
     config: &DistributedConfig,
 ) -> Result<Vec<Arc<dyn ExecutionPlan>>> {
-    if n_tasks == 1 {
-        return Ok(vec![Arc::clone(leaf)]);
-    }
-    let slices = if file_scan(leaf).is_some() {
+    let slices = if file_scan(leaf).is_some() && n_tasks > 1 {
         files::split(leaf, n_tasks, n_partitions, config)?
     } else if let Some(table) = memory_table(leaf) {
         memory::split(leaf, table, n_tasks)?

@@ -39,6 +39,11 @@
 
 mod session;
 
+/// The README's program is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use datafusion_tributary_core as core;
 pub use datafusion_tributary_core::config::DistributedConfig;
 pub use datafusion_tributary_core::coordinator::{QueryReport, StageReport};

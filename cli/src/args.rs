@@ -208,10 +208,7 @@ mod tests {
     fn workers_are_a_number_or_urls() {
         assert_eq!("3".parse(), Ok(Workers::InProcess(3)));
         let urls = vec!["grpc://a:1", "grpc://b:2"];
-        let urls = urls
-            .into_iter()
-            .map(|u| Url::parse(u).expect("valid"))
-            .collect();
+        let urls = urls.into_iter().map(|u| Url::parse(u).expect("valid")).collect();
         assert_eq!("grpc://a:1, grpc://b:2".parse(), Ok(Workers::At(urls)));
         assert!("many".parse::<Workers>().is_err());
         assert!("-1".parse::<Workers>().is_err());

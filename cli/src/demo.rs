@@ -20,22 +20,11 @@ use crate::tables;
 
 /// Runs the command.
 pub(crate) async fn run(args: &DemoArgs) -> Result<()> {
-    let spec = DataSpec {
-        suite: DataSuite::Tpch,
-        scale_factor: 0.1,
-        parts: 4,
-        dir: data_dir(args)?,
-    };
-    println!(
-        "1. Data: TPC-H at scale factor {}, in {}",
-        spec.scale_factor,
-        spec.dir.display()
-    );
+    let spec =
+        DataSpec { suite: DataSuite::Tpch, scale_factor: 0.1, parts: 4, dir: data_dir(args)? };
+    println!("1. Data: TPC-H at scale factor {}, in {}", spec.scale_factor, spec.dir.display());
     let made = data::generate(&spec)?;
-    println!(
-        "   {} files, {} of them new\n",
-        made.n_files, made.n_new_files
-    );
+    println!("   {} files, {} of them new\n", made.n_files, made.n_new_files);
 
     let session = SessionArgs {
         workers: Workers::InProcess(4),
@@ -46,11 +35,7 @@ pub(crate) async fn run(args: &DemoArgs) -> Result<()> {
     let backend = Backend::start(&session)?;
     let ctx = backend.session(&session).await?;
     let tables = tables::register_folder(&ctx, &spec.dir).await?;
-    println!(
-        "2. Cluster: {}, tables {}\n",
-        backend.describe(),
-        tables.join(", ")
-    );
+    println!("2. Cluster: {}, tables {}\n", backend.describe(), tables.join(", "));
 
     println!("3. Query 3 of TPC-H\n\n{}\n", TPCH_Q3.trim());
     println!("4. Its plan (EXPLAIN): stages end at exchanges, the Network...Exec nodes\n");
@@ -69,16 +54,10 @@ fn data_dir(args: &DemoArgs) -> Result<PathBuf> {
 }
 
 async fn explain(ctx: &SessionContext) -> Result<String> {
-    let batches = ctx
-        .sql(&format!("EXPLAIN {TPCH_Q3}"))
-        .await?
-        .collect()
-        .await?;
+    let batches = ctx.sql(&format!("EXPLAIN {TPCH_Q3}")).await?.collect().await?;
     for batch in &batches {
-        let (kinds, plans) = (
-            batch.column(0).as_string::<i32>(),
-            batch.column(1).as_string::<i32>(),
-        );
+        let (kinds, plans) =
+            (batch.column(0).as_string::<i32>(), batch.column(1).as_string::<i32>());
         for row in 0..batch.num_rows() {
             if kinds.value(row) == "physical_plan" {
                 return Ok(plans.value(row).trim_end().to_string());

@@ -14,9 +14,7 @@ pub(crate) fn state() -> Option<PathBuf> {
 }
 
 fn base(variable: &str, below_home: &str) -> Option<PathBuf> {
-    let set = env::var_os(variable)
-        .map(PathBuf::from)
-        .filter(|dir| dir.is_absolute());
+    let set = env::var_os(variable).map(PathBuf::from).filter(|dir| dir.is_absolute());
     let base = set.or_else(|| Some(env::home_dir()?.join(below_home)))?;
     Some(base.join("tributary"))
 }

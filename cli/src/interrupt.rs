@@ -19,10 +19,7 @@ impl Interrupt {
     /// Takes over Ctrl-C; once per process.
     pub(crate) fn install() -> Result<Self> {
         let interrupt = Self::default();
-        let (notify, pending) = (
-            Arc::clone(&interrupt.notify),
-            Arc::clone(&interrupt.pending),
-        );
+        let (notify, pending) = (Arc::clone(&interrupt.notify), Arc::clone(&interrupt.pending));
         ctrlc::set_handler(move || {
             // a statement that doesn't react to the first one is ended by the second
             if pending.swap(true, Ordering::SeqCst) {

@@ -19,6 +19,7 @@ mod shell;
 mod sql;
 mod tables;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -28,25 +29,24 @@ use error::{CliError, Result};
 
 /// Runs the command that the process's arguments name.
 pub fn main() -> ExitCode {
-    match run(Cli::parse()) {
+    main_with(std::env::args_os())
+}
+
+/// Runs the command that these arguments name; the first is the program's own name.
+pub fn main_with(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
+    match run(Cli::parse_from(args)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
             // 128 + SIGINT, as shells report it
-            ExitCode::from(if matches!(error, CliError::Interrupted) {
-                130
-            } else {
-                1
-            })
+            ExitCode::from(if matches!(error, CliError::Interrupted) { 130 } else { 1 })
         }
     }
 }
 
 fn run(cli: Cli) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     match cli.command {
         Command::Sql(args) => sql::run(&runtime, &args),
         Command::Data(args) => data::run(&args),

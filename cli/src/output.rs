@@ -97,11 +97,7 @@ impl<'a, W: Write> TableWriter<'a, W> {
             None => {
                 self.n_previewed += batch.num_rows();
                 self.preview.push(batch);
-                if self.n_previewed >= PREVIEW_ROWS {
-                    self.write_preview()
-                } else {
-                    Ok(())
-                }
+                if self.n_previewed >= PREVIEW_ROWS { self.write_preview() } else { Ok(()) }
             }
         }
     }
@@ -121,10 +117,7 @@ impl<'a, W: Write> TableWriter<'a, W> {
             self.write_preview()?;
         }
         let widths = self.widths.unwrap_or_default();
-        let border = widths
-            .iter()
-            .map(|width| "-".repeat(width + 2))
-            .collect::<Vec<_>>();
+        let border = widths.iter().map(|width| "-".repeat(width + 2)).collect::<Vec<_>>();
         writeln!(self.out, "+{}+", border.join("+"))?;
         Ok(())
     }
@@ -149,9 +142,7 @@ fn write_rows(batch: &RecordBatch, widths: &[usize], out: &mut impl Write) -> Re
 }
 
 fn options() -> FormatOptions<'static> {
-    FormatOptions::default()
-        .with_null("NULL")
-        .with_display_error(true)
+    FormatOptions::default().with_null("NULL").with_display_error(true)
 }
 
 #[cfg(test)]
@@ -165,9 +156,7 @@ mod tests {
         let frame = ctx.sql(sql).await.expect("planned");
         let stream: SendableRecordBatchStream = frame.execute_stream().await.expect("started");
         let mut out = Vec::new();
-        let n_rows = print_stream(stream, format, max_rows, &mut out)
-            .await
-            .expect("printed");
+        let n_rows = print_stream(stream, format, max_rows, &mut out).await.expect("printed");
         (n_rows, String::from_utf8(out).expect("text"))
     }
 
@@ -179,27 +168,13 @@ mod tests {
         assert_eq!(n_rows, 3);
         let lines: Vec<_> = text.lines().collect();
         let border = "+---+------+";
-        assert_eq!(
-            lines,
-            [
-                border,
-                "| n | s    |",
-                border,
-                "| 1 | a    |",
-                "| 2 | NULL |",
-                border
-            ]
-        );
+        assert_eq!(lines, [border, "| n | s    |", border, "| 1 | a    |", "| 2 | NULL |", border]);
     }
 
     #[tokio::test]
     async fn a_long_table_is_one_table() {
-        let (n_rows, text) = print(
-            "SELECT value FROM range(0, 25000)",
-            OutputFormat::Table,
-            None,
-        )
-        .await;
+        let (n_rows, text) =
+            print("SELECT value FROM range(0, 25000)", OutputFormat::Table, None).await;
         assert_eq!(n_rows, 25000);
         assert_eq!(text.lines().filter(|line| line.starts_with('+')).count(), 3);
         assert_eq!(text.lines().count(), 25000 + 4);

@@ -74,10 +74,8 @@ impl Backend {
 
 /// A session of plain DataFusion with the same settings.
 pub(crate) fn single_session(args: &SessionArgs) -> Result<SessionContext> {
-    let state = SessionStateBuilder::new()
-        .with_config(config(args)?)
-        .with_default_features()
-        .build();
+    let state =
+        SessionStateBuilder::new().with_config(config(args)?).with_default_features().build();
     Ok(SessionContext::new_with_state(state))
 }
 

@@ -39,11 +39,7 @@ pub(crate) fn run(
         // there is none before the first session
         let _ = editor.load_history(file);
     }
-    println!(
-        "Tributary {}, {}. \\? for help.",
-        env!("CARGO_PKG_VERSION"),
-        backend.describe()
-    );
+    println!("Tributary {}, {}. \\? for help.", env!("CARGO_PKG_VERSION"), backend.describe());
     let outcome = loop {
         let sql = match read(&mut editor) {
             Ok(Input::Sql(sql)) => sql,
@@ -64,10 +60,7 @@ pub(crate) fn run(
     if let Some(file) = &history
         && let Err(e) = editor.save_history(file)
     {
-        eprintln!(
-            "warning: the history can't be saved to {}: {e}",
-            file.display()
-        );
+        eprintln!("warning: the history can't be saved to {}: {e}", file.display());
     }
     outcome
 }
@@ -84,11 +77,7 @@ enum Input {
 fn read(editor: &mut DefaultEditor) -> Result<Input> {
     let mut text = String::new();
     loop {
-        let prompt = if text.is_empty() {
-            "tributary> "
-        } else {
-            "      ...> "
-        };
+        let prompt = if text.is_empty() { "tributary> " } else { "      ...> " };
         match editor.readline(prompt) {
             Ok(line) => {
                 if text.is_empty()
@@ -136,10 +125,7 @@ fn command(line: &str) -> Option<Input> {
 fn is_complete(text: &str) -> bool {
     match Tokenizer::new(&GenericDialect {}, text).tokenize() {
         Ok(tokens) => {
-            let last = tokens
-                .iter()
-                .rev()
-                .find(|t| !matches!(t, Token::Whitespace(_)));
+            let last = tokens.iter().rev().find(|t| !matches!(t, Token::Whitespace(_)));
             last == Some(&Token::SemiColon)
         }
         // an open string goes on; anything else is for the parser to explain

@@ -43,9 +43,7 @@ fn script(args: &SqlArgs) -> Result<Option<String>> {
         return Ok(Some(sql.clone()));
     }
     if let Some(file) = &args.file {
-        return fs::read_to_string(file)
-            .map(Some)
-            .map_err(|e| CliError::at(file, &e));
+        return fs::read_to_string(file).map(Some).map_err(|e| CliError::at(file, &e));
     }
     if io::stdin().is_terminal() {
         return Ok(None);
@@ -80,11 +78,7 @@ pub(crate) fn parse(ctx: &SessionContext, sql: &str) -> Result<Vec<Statement>, D
 async fn run_statement(ctx: &SessionContext, statement: Statement, args: &SqlArgs) -> Result<()> {
     let started = Instant::now();
     let plan = ctx.state().statement_to_plan(statement).await?;
-    let stream = ctx
-        .execute_logical_plan(plan)
-        .await?
-        .execute_stream()
-        .await?;
+    let stream = ctx.execute_logical_plan(plan).await?.execute_stream().await?;
     let mut out = BufWriter::new(io::stdout());
     let n_rows = output::print_stream(stream, args.format, args.maxrows.0, &mut out).await?;
     if args.format == OutputFormat::Table && !args.quiet {
@@ -95,11 +89,7 @@ async fn run_statement(ctx: &SessionContext, statement: Statement, args: &SqlArg
             _ => String::new(),
         };
         writeln!(out, "{n_rows} row(s) fetched.{shown}")?;
-        writeln!(
-            out,
-            "Elapsed {:.3} seconds.\n",
-            started.elapsed().as_secs_f64()
-        )?;
+        writeln!(out, "Elapsed {:.3} seconds.\n", started.elapsed().as_secs_f64())?;
     }
     out.flush()?;
     Ok(())

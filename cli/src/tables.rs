@@ -69,14 +69,7 @@ fn find_tables(dir: &Path) -> Result<BTreeMap<String, Source>> {
                 continue;
             };
             let table = name[..name.len() - extension.len()].to_string();
-            (
-                table,
-                Source {
-                    extension,
-                    partition_columns: Vec::new(),
-                    path,
-                },
-            )
+            (table, Source { extension, partition_columns: Vec::new(), path })
         };
         if let Some(other) = tables.insert(name.clone(), source) {
             return Err(CliError::usage(format!(
@@ -136,11 +129,7 @@ fn walk(dir: &Path, keys: &mut Vec<String>, files: &mut Vec<DataFile>) -> Result
                 keys.pop();
             }
         } else if let Some(extension) = data_extension(name) {
-            files.push(DataFile {
-                extension,
-                keys: keys.clone(),
-                path,
-            });
+            files.push(DataFile { extension, keys: keys.clone(), path });
         }
     }
     Ok(())
@@ -148,10 +137,8 @@ fn walk(dir: &Path, keys: &mut Vec<String>, files: &mut Vec<DataFile>) -> Result
 
 async fn register(ctx: &SessionContext, name: &str, source: &Source) -> Result<()> {
     let partition_type = DataType::Dictionary(Box::new(DataType::UInt16), Box::new(DataType::Utf8));
-    let partition_columns = source
-        .partition_columns
-        .iter()
-        .map(|key| (key.clone(), partition_type.clone()));
+    let partition_columns =
+        source.partition_columns.iter().map(|key| (key.clone(), partition_type.clone()));
     let options = ListingOptions::new(format_of(source)?)
         .with_file_extension(&source.extension)
         .with_table_partition_cols(partition_columns.collect());
@@ -184,9 +171,7 @@ fn format_of(source: &Source) -> Result<Arc<dyn FileFormat>> {
         "parquet" => Arc::new(ParquetFormat::default()),
         "arrow" => Arc::new(ArrowFormat),
         "csv" => Arc::new(
-            CsvFormat::default()
-                .with_has_header(true)
-                .with_file_compression_type(compression),
+            CsvFormat::default().with_has_header(true).with_file_compression_type(compression),
         ),
         _ => Arc::new(JsonFormat::default().with_file_compression_type(compression)),
     })
@@ -198,18 +183,10 @@ fn data_extension(name: &str) -> Option<String> {
     const COMPRESSED: [&str; 5] = ["", ".gz", ".bz2", ".xz", ".zst"];
     let endings = PLAIN.iter().enumerate().flat_map(|(idx, plain)| {
         // Parquet and Arrow files compress inside
-        let suffixes = if idx < 2 {
-            &COMPRESSED[..1]
-        } else {
-            &COMPRESSED[..]
-        };
-        suffixes
-            .iter()
-            .map(move |suffix| format!("{plain}{suffix}"))
+        let suffixes = if idx < 2 { &COMPRESSED[..1] } else { &COMPRESSED[..] };
+        suffixes.iter().map(move |suffix| format!("{plain}{suffix}"))
     });
-    endings
-        .into_iter()
-        .find(|ending| name.len() > ending.len() && name.ends_with(ending.as_str()))
+    endings.into_iter().find(|ending| name.len() > ending.len() && name.ends_with(ending.as_str()))
 }
 
 /// Names that start with `.` or `_` are not data, by the convention of Hadoop and Spark.
@@ -225,9 +202,7 @@ fn visible_entries(dir: &Path) -> Result<Vec<PathBuf>> {
 }
 
 fn file_name(path: &Path) -> &str {
-    path.file_name()
-        .and_then(|name| name.to_str())
-        .unwrap_or_default()
+    path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -236,13 +211,7 @@ mod tests {
 
     async fn count(ctx: &SessionContext, sql: &str) -> usize {
         let frame = ctx.sql(sql).await.expect("planned");
-        frame
-            .collect()
-            .await
-            .expect("ran")
-            .iter()
-            .map(|batch| batch.num_rows())
-            .sum()
+        frame.collect().await.expect("ran").iter().map(|batch| batch.num_rows()).sum()
     }
 
     #[tokio::test]
@@ -267,36 +236,24 @@ mod tests {
         assert_eq!(names, ["hive", "one", "two"]);
         assert_eq!(count(&ctx, "SELECT b FROM one").await, 2);
         assert_eq!(count(&ctx, "SELECT a FROM two").await, 3);
-        assert_eq!(
-            count(&ctx, "SELECT v FROM hive WHERE day = '2' AND part = 'b'").await,
-            2
-        );
+        assert_eq!(count(&ctx, "SELECT v FROM hive WHERE day = '2' AND part = 'b'").await, 2);
     }
 
     #[tokio::test]
     async fn folders_that_are_no_tables_are_errors_with_a_remedy() {
         let dir = tempfile::tempdir().expect("a folder");
         let ctx = SessionContext::new();
-        let error = register_folder(&ctx, dir.path())
-            .await
-            .expect_err("empty")
-            .to_string();
+        let error = register_folder(&ctx, dir.path()).await.expect_err("empty").to_string();
         assert!(error.contains("tributary data"), "{error}");
 
         fs::create_dir(dir.path().join("mixed")).expect("made");
         fs::write(dir.path().join("mixed/a.csv"), "a\n1\n").expect("written");
         fs::write(dir.path().join("mixed/b.json"), "{}\n").expect("written");
-        let error = register_folder(&ctx, dir.path())
-            .await
-            .expect_err("mixed")
-            .to_string();
+        let error = register_folder(&ctx, dir.path()).await.expect_err("mixed").to_string();
         assert!(error.contains("folder of its own"), "{error}");
 
         let missing = dir.path().join("missing");
-        let error = register_folder(&ctx, &missing)
-            .await
-            .expect_err("missing")
-            .to_string();
+        let error = register_folder(&ctx, &missing).await.expect_err("missing").to_string();
         assert!(error.contains("missing"), "{error}");
     }
 }

@@ -90,7 +90,9 @@ impl NodeMetric {
             MetricValue::CurrentMemoryUsage(value)
             | MetricValue::Gauge { gauge: value, .. }
             | MetricValue::PeakMemoryUsage { gauge: value, .. } => gauge(value),
-            MetricValue::ElapsedCompute(value) | MetricValue::Time { time: value, .. } => time(value),
+            MetricValue::ElapsedCompute(value) | MetricValue::Time { time: value, .. } => {
+                time(value)
+            }
             MetricValue::PruningMetrics { pruning_metrics: value, .. } => {
                 NodeMetricValue::Pruning(value.pruned() as u64, value.matched() as u64)
             }

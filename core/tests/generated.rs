@@ -9,7 +9,8 @@ use std::path::Path;
 fn checked_in_code_is_up_to_date() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let checked_in = root.join("src/wire/generated/tributary.v1.rs");
-    let descriptors = protox::compile(["tributary.proto"], [root.join("proto")]).expect("a legal file");
+    let descriptors =
+        protox::compile(["tributary.proto"], [root.join("proto")]).expect("a legal file");
     let out = tempfile::tempdir().expect("a directory");
     prost_build::Config::new()
         .bytes(["."])

@@ -71,7 +71,11 @@ impl Assembler<'_> {
     }
 
     /// The head stage reads its leaves as they are; a worker's task has its own slice.
-    fn finish_leaf(&self, leaf: &Arc<dyn ExecutionPlan>, stage: &mut Building) -> Result<Arc<dyn ExecutionPlan>> {
+    fn finish_leaf(
+        &self,
+        leaf: &Arc<dyn ExecutionPlan>,
+        stage: &mut Building,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         if stage.is_head {
             return Ok(Arc::clone(leaf));
         }
@@ -86,9 +90,6 @@ impl Assembler<'_> {
 
     /// Finishes the producing stage and gives the node that reads it in `n_consumers` tasks.
     fn exchange(&mut self, draft: &StageDraft, n_consumers: u32) -> Result<Arc<dyn ExecutionPlan>> {
-        if self.workers.is_empty() {
-            return Err(no_workers());
-        }
         let mut stage = Building { n_tasks: draft.n_tasks, is_head: false, leaves: Vec::new() };
         let producer = self.finish(&draft.producer, &mut stage)?;
         let routing = Routing {
@@ -103,7 +104,9 @@ impl Assembler<'_> {
             ExchangeKind::Shuffle => {
                 let mut equivalences = producer.equivalence_properties().clone();
                 equivalences.clear_orderings();
-                equivalences.clear_per_partition_constants();
+                if routing.n_producers * routing.n_producer_partitions > 1 {
+                    equivalences.clear_per_partition_constants();
+                }
                 if let Some(ordering) = &ordering {
                     equivalences.add_ordering(ordering.iter().cloned());
                 }
@@ -137,7 +140,8 @@ impl Assembler<'_> {
             inputs.extend(exchange_of(node.as_ref()).map(|exchange| exchange.spec().stage));
             Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
         })?;
-        let leaves = (0..stage.n_tasks as usize).map(|task| self.encode_slices(&stage.leaves, task));
+        let leaves =
+            (0..stage.n_tasks as usize).map(|task| self.encode_slices(&stage.leaves, task));
         self.stages.push(PlannedStage {
             id,
             scope: draft.scope,
@@ -150,7 +154,11 @@ impl Assembler<'_> {
         Ok(id)
     }
 
-    fn encode_slices(&self, leaves: &[Arc<dyn ExecutionPlan>], task: usize) -> Result<Vec<bytes::Bytes>> {
+    fn encode_slices(
+        &self,
+        leaves: &[Arc<dyn ExecutionPlan>],
+        task: usize,
+    ) -> Result<Vec<bytes::Bytes>> {
         let slices = leaves.iter().filter_map(|leaf| leaf.downcast_ref::<TaskLeafExec>());
         slices.map(|leaf| encode_plan(&leaf.slices()[task], self.codecs)).collect()
     }
@@ -185,22 +193,18 @@ fn fan_out(
     }
 }
 
-fn no_workers() -> DataFusionError {
-    DataFusionError::Configuration(
-        "the resolver knows no workers now: start some, or run locally with \
-         SET distributed.enabled = false"
-            .to_owned(),
-    )
-}
-
 fn count(n: usize) -> Result<u32> {
     u32::try_from(n).map_err(|_| DataFusionError::Internal(format!("{n} doesn't fit in 32 bits")))
 }
 
 /// Replaces the slices' places by one task's slices: the plan that the task decodes.
-pub(crate) fn with_slices(plan: &Arc<dyn ExecutionPlan>, task: usize) -> Result<Arc<dyn ExecutionPlan>> {
+pub(crate) fn with_slices(
+    plan: &Arc<dyn ExecutionPlan>,
+    task: usize,
+) -> Result<Arc<dyn ExecutionPlan>> {
     let replaced = Arc::clone(plan).transform_up(|node| {
-        let slice = node.downcast_ref::<TaskLeafExec>().map(|leaf| Arc::clone(&leaf.slices()[task]));
+        let slice =
+            node.downcast_ref::<TaskLeafExec>().map(|leaf| Arc::clone(&leaf.slices()[task]));
         Ok(slice.map_or_else(|| Transformed::no(node), Transformed::yes))
     })?;
     Ok(replaced.data)

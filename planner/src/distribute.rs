@@ -14,6 +14,7 @@ use url::Url;
 
 use crate::assemble::Assembler;
 use crate::cut::Cutter;
+use crate::draft::StageDraft;
 use crate::verify::verify;
 
 /// What distributing a plan came to.
@@ -29,7 +30,8 @@ pub(crate) enum Outcome {
 pub(crate) struct Distributor<'a> {
     pub(crate) config: DistributedConfig,
     pub(crate) codecs: Arc<CodecRegistry>,
-    pub(crate) channels: Channels,
+    /// None where the session was given no resolver.
+    pub(crate) channels: Option<Channels>,
     pub(crate) workers: Vec<Url>,
     /// Partitions of each task.
     pub(crate) n_partitions: usize,
@@ -42,9 +44,13 @@ impl Distributor<'_> {
         if is_shell(plan.as_ref()) {
             return self.distribute_input(&plan);
         }
-        let mut cutter = Cutter::new(&self.config, &self.codecs, self.max_tasks(), self.n_partitions);
+        let mut cutter =
+            Cutter::new(&self.config, &self.codecs, self.max_tasks(), self.n_partitions);
         let head = cutter.cut_head(&plan)?;
         let Cutter { drafts, local_reasons, .. } = cutter;
+        let Some(channels) = self.channels_for(&drafts)? else {
+            return self.stay_local(local_reasons);
+        };
         let mut assembler = Assembler {
             drafts: &drafts,
             config: &self.config,
@@ -64,10 +70,21 @@ impl Distributor<'_> {
             head,
             stages,
             local_reasons,
-            channels: self.channels.clone(),
+            channels,
             codecs: Arc::clone(&self.codecs),
         };
         Ok(Outcome::Distributed(Arc::new(DistributedExec::try_new(Arc::new(plan))?)))
+    }
+
+    /// The channels to the workers; `None` where none is needed, an error where none is there.
+    fn channels_for(&self, drafts: &[StageDraft]) -> Result<Option<Channels>> {
+        let is_needed = drafts.iter().any(|draft| draft.wants_worker || draft.n_tasks > 1);
+        match &self.channels {
+            _ if !is_needed => Ok(None),
+            None => Err(no_resolver()),
+            Some(_) if self.workers.is_empty() => Err(no_workers()),
+            Some(channels) => Ok(Some(channels.clone())),
+        }
     }
 
     /// A sink or `EXPLAIN ANALYZE` runs here, over a distributed input.
@@ -101,6 +118,23 @@ impl Distributor<'_> {
     }
 }
 
+fn no_resolver() -> DataFusionError {
+    DataFusionError::Configuration(
+        "this session is distributed but has no workers: give `with_distributed_planner` a \
+         ChannelResolver, or options with `DistributedOptions::with_resolver`; or run locally with \
+         SET distributed.enabled = false"
+            .to_owned(),
+    )
+}
+
+fn no_workers() -> DataFusionError {
+    DataFusionError::Configuration(
+        "the resolver knows no workers now: start some, or run locally with \
+         SET distributed.enabled = false"
+            .to_owned(),
+    )
+}
+
 /// Nodes on top of a query that have effects here.
 fn is_shell(plan: &dyn ExecutionPlan) -> bool {
     matches!(plan.name(), "DataSinkExec" | "AnalyzeExec") && plan.children().len() == 1
@@ -110,7 +144,8 @@ fn is_shell(plan: &dyn ExecutionPlan) -> bool {
 /// inside a plan is distributed with it.
 fn undistributed(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let replaced = Arc::clone(plan).transform_up(|node| {
-        let inner = node.downcast_ref::<DistributedExec>().map(|root| Arc::clone(root.undistributed()));
+        let inner =
+            node.downcast_ref::<DistributedExec>().map(|root| Arc::clone(root.undistributed()));
         Ok(inner.map_or_else(|| Transformed::no(node), Transformed::yes))
     })?;
     Ok(replaced.data)

@@ -115,6 +115,8 @@ impl ExecutionPlan for DraftExchangeExec {
         _partition: usize,
         _context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        Err(DataFusionError::Internal("a plan was executed before it was cut into stages".to_owned()))
+        Err(DataFusionError::Internal(
+            "a plan was executed before it was cut into stages".to_owned(),
+        ))
     }
 }

@@ -53,7 +53,11 @@ impl DistributedOptions {
     /// Adds a codec for nodes, expressions or functions of the user's; the workers need one under
     /// the same name.
     #[must_use]
-    pub fn with_codec(mut self, name: impl Into<String>, codec: Arc<dyn PhysicalExtensionCodec>) -> Self {
+    pub fn with_codec(
+        mut self,
+        name: impl Into<String>,
+        codec: Arc<dyn PhysicalExtensionCodec>,
+    ) -> Self {
         self.codecs = self.codecs.with_codec(name, codec);
         self
     }

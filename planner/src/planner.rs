@@ -11,6 +11,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion_tributary_core::config::DistributedConfig;
+use datafusion_tributary_core::transport::Channels;
 
 use crate::distribute::{Distributor, Outcome};
 use crate::explain;
@@ -25,7 +26,10 @@ pub struct DistributedQueryPlanner {
 
 impl DistributedQueryPlanner {
     /// Wraps the planner of a session, or DataFusion's where it has none.
-    pub fn new(inner: Option<Arc<dyn QueryPlanner + Send + Sync>>, options: DistributedOptions) -> Self {
+    pub fn new(
+        inner: Option<Arc<dyn QueryPlanner + Send + Sync>>,
+        options: DistributedOptions,
+    ) -> Self {
         Self { inner: inner.unwrap_or_else(|| Arc::new(PlainQueryPlanner)), options }
     }
 
@@ -68,8 +72,8 @@ impl DistributedQueryPlanner {
         n_partitions: usize,
         task_context: &'a TaskContext,
     ) -> Result<Distributor<'a>> {
-        let channels = self.options.channels().ok_or_else(no_resolver)?;
-        let workers = channels.workers()?;
+        let channels = self.options.channels();
+        let workers = channels.as_ref().map_or(Ok(Vec::new()), Channels::workers)?;
         Ok(Distributor {
             config: DistributedConfig::of(session.config_options()),
             codecs: self.options.codecs(),
@@ -128,13 +132,4 @@ fn with_partitions(session: &dyn Session, n_partitions: usize) -> Option<Session
     let mut state = session.as_any().downcast_ref::<SessionState>()?.clone();
     state.config_mut().options_mut().execution.target_partitions = n_partitions;
     Some(state)
-}
-
-fn no_resolver() -> DataFusionError {
-    DataFusionError::Configuration(
-        "this session is distributed but has no workers: give `with_distributed_planner` a \
-         ChannelResolver, or options with `DistributedOptions::with_resolver`; or run locally with \
-         SET distributed.enabled = false"
-            .to_owned(),
-    )
 }

@@ -34,7 +34,11 @@ pub(crate) fn verify(
 
 /// Encoding without an error proves nothing, because fields may be dropped: the decoded plan must
 /// look like the encoded one.
-fn verify_encoding(stage: &PlannedStage, codecs: &Arc<CodecRegistry>, context: &TaskContext) -> Result<()> {
+fn verify_encoding(
+    stage: &PlannedStage,
+    codecs: &Arc<CodecRegistry>,
+    context: &TaskContext,
+) -> Result<()> {
     let decoder = StageDecoder::try_new(Arc::clone(codecs), &stage.encoded, Vec::new())?;
     for (task, leaves) in stage.leaves.iter().enumerate() {
         let there = decoder.decode(leaves.clone(), context)?;
@@ -53,8 +57,11 @@ fn verify_encoding(stage: &PlannedStage, codecs: &Arc<CodecRegistry>, context: &
 /// Every node as `EXPLAIN VERBOSE` shows it, with the output's columns, partitioning and order.
 fn describe(plan: &Arc<dyn ExecutionPlan>) -> String {
     let schema = plan.schema();
-    let columns: Vec<_> =
-        schema.fields().iter().map(|field| format!("{}: {}", field.name(), field.data_type())).collect();
+    let columns: Vec<_> = schema
+        .fields()
+        .iter()
+        .map(|field| format!("{}: {}", field.name(), field.data_type()))
+        .collect();
     let properties = plan.properties();
     let mut text = format!(
         "columns=[{}], partitioning={}, ordering={:?}",

@@ -92,10 +92,7 @@ pub async fn check_all(cases: &[Case]) {
 /// # Panics
 /// With all failures.
 pub async fn check_pairs(cases: &[Case]) {
-    let check = Check {
-        worlds: World::pairs(),
-        ..Check::default()
-    };
+    let check = Check { worlds: World::pairs(), ..Check::default() };
     check.run(cases).await;
 }
 
@@ -112,21 +109,14 @@ pub struct Check {
 
 impl Default for Check {
     fn default() -> Self {
-        Self {
-            worlds: World::all(),
-            extras: Extras::default(),
-            data: None,
-        }
+        Self { worlds: World::all(), extras: Extras::default(), data: None }
     }
 }
 
 impl Check {
     /// The check with these extras.
     pub fn with(extras: Extras) -> Self {
-        Self {
-            extras,
-            ..Self::default()
-        }
+        Self { extras, ..Self::default() }
     }
 
     /// Checks the cases.
@@ -142,11 +132,7 @@ impl Check {
         let mut failures = Vec::new();
         for world in &self.worlds {
             let found = self.run_in(world, cases, data.path()).await;
-            failures.extend(
-                found
-                    .into_iter()
-                    .map(|failure| format!("[{world}] {failure}")),
-            );
+            failures.extend(found.into_iter().map(|failure| format!("[{world}] {failure}")));
             // a second world would most likely wait as long again
             if failures.iter().any(|failure| failure.contains("it hangs")) {
                 break;
@@ -223,10 +209,7 @@ pub async fn check_case(
     cluster: &InProcessCluster,
     case: &Case,
 ) -> Result<()> {
-    let Sessions {
-        single,
-        distributed,
-    } = sessions;
+    let Sessions { single, distributed } = sessions;
     check_place(world, sessions, case).await?;
     let verdict = or_hang(check_sql(single, distributed, &case.sql)).await??;
     let both_fail = verdict.0.contains(&Rule::BothFail);
@@ -236,9 +219,7 @@ pub async fn check_case(
             if !both_fail {
                 return exec_err!("it has to fail");
             }
-            let text = crate::text::error_of(distributed, &case.sql)
-                .await
-                .to_string();
+            let text = crate::text::error_of(distributed, &case.sql).await.to_string();
             if !text.contains(words) {
                 return exec_err!("the error doesn't say '{words}': {text}");
             }

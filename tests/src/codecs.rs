@@ -57,11 +57,7 @@ impl PhysicalExtensionCodec for FunctionCodec {
             return not_impl_err!("a payload of {} bytes", buf.len());
         };
         let (name, is_product) = (self.name, self.is_product);
-        Ok(Arc::new(carried(Carried {
-            name,
-            is_product,
-            operand,
-        })))
+        Ok(Arc::new(carried(Carried { name, is_product, operand })))
     }
 }
 
@@ -78,10 +74,9 @@ impl PhysicalExtensionCodec for NumbersCodec {
         _proto_converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match buf {
-            [n_partitions, is_projected] => Ok(Arc::new(NumbersExec::new(
-                usize::from(*n_partitions),
-                *is_projected == 1,
-            ))),
+            [n_partitions, is_projected] => {
+                Ok(Arc::new(NumbersExec::new(usize::from(*n_partitions), *is_projected == 1)))
+            }
             _ => not_impl_err!("a payload of {} bytes", buf.len()),
         }
     }

@@ -67,9 +67,7 @@ impl NumbersExec {
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
-        Self {
-            properties: Arc::new(properties),
-        }
+        Self { properties: Arc::new(properties) }
     }
 
     /// Its partitions.
@@ -140,10 +138,7 @@ impl ExecutionPlan for NumbersExec {
 pub fn ticks() -> Result<StreamingTable> {
     let schema = numbers_schema(true);
     let partition = |partition| -> Arc<dyn PartitionStream> {
-        Arc::new(Ticks {
-            partition,
-            schema: Arc::clone(&schema),
-        })
+        Arc::new(Ticks { partition, schema: Arc::clone(&schema) })
     };
     StreamingTable::try_new(Arc::clone(&schema), vec![partition(0), partition(1)])
 }
@@ -166,11 +161,7 @@ impl PartitionStream for Ticks {
 
 fn numbers_schema(has_column: bool) -> SchemaRef {
     let field = Field::new("value", DataType::Int64, false);
-    Arc::new(if has_column {
-        Schema::new(vec![field])
-    } else {
-        Schema::empty()
-    })
+    Arc::new(if has_column { Schema::new(vec![field]) } else { Schema::empty() })
 }
 
 fn stream(partition: usize, has_column: bool) -> Result<SendableRecordBatchStream> {

@@ -43,19 +43,12 @@ pub fn panicking() -> ScalarUDF {
 
 /// `plus_one(x)`, found by its name.
 pub fn plus_one() -> ScalarUDF {
-    carried(Carried {
-        name: "plus_one",
-        is_product: false,
-        operand: 1,
-    })
+    carried(Carried { name: "plus_one", is_product: false, operand: 1 })
 }
 
 fn contains_bad(value: &ColumnarValue) -> Result<bool> {
     let array = value.to_array(1)?;
-    Ok(array
-        .as_primitive::<Int64Type>()
-        .iter()
-        .any(|value| value == Some(BAD)))
+    Ok(array.as_primitive::<Int64Type>().iter().any(|value| value == Some(BAD)))
 }
 
 /// A function of one number whose operand is no argument, so that only a codec can carry it.
@@ -79,10 +72,7 @@ pub fn carried(function: Carried) -> ScalarUDF {
 
 /// What a function made by [`carried`] is made of.
 pub fn as_carried(function: &ScalarUDF) -> Option<Carried> {
-    function
-        .inner()
-        .downcast_ref::<CarriedUdf>()
-        .map(|udf| udf.function)
+    function.inner().downcast_ref::<CarriedUdf>().map(|udf| udf.function)
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -106,23 +96,12 @@ impl ScalarUDFImpl for CarriedUdf {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let array = args.args[0].to_array(args.number_rows)?;
-        let Carried {
-            is_product,
-            operand,
-            ..
-        } = self.function;
+        let Carried { is_product, operand, .. } = self.function;
         let apply = |value: i64| {
-            if is_product {
-                value * operand
-            } else {
-                value + operand
-            }
+            if is_product { value * operand } else { value + operand }
         };
-        let result: Int64Array = array
-            .as_primitive::<Int64Type>()
-            .iter()
-            .map(|value| value.map(apply))
-            .collect();
+        let result: Int64Array =
+            array.as_primitive::<Int64Type>().iter().map(|value| value.map(apply)).collect();
         Ok(ColumnarValue::Array(Arc::new(result)))
     }
 }
@@ -130,11 +109,7 @@ impl ScalarUDFImpl for CarriedUdf {
 /// `name(x)`: what `show` reads off the options of the process that evaluates it, for each row.
 pub fn showing(name: &'static str, show: fn(&ConfigOptions) -> String) -> ScalarUDF {
     let signature = Signature::any(1, Volatility::Volatile);
-    ScalarUDF::from(ShowingUdf {
-        name,
-        show,
-        signature,
-    })
+    ScalarUDF::from(ShowingUdf { name, show, signature })
 }
 
 struct ShowingUdf {
@@ -145,9 +120,7 @@ struct ShowingUdf {
 
 impl fmt::Debug for ShowingUdf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShowingUdf")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
+        f.debug_struct("ShowingUdf").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

@@ -70,11 +70,9 @@ impl ChannelResolver for Directory {
     async fn channel(&self, worker: &Url) -> Result<Arc<dyn WorkerChannel>> {
         let workers = self.lock();
         let found = workers.iter().find(|(url, _)| url == worker);
-        found
-            .map(|(_, channel)| Arc::clone(channel))
-            .ok_or_else(|| TransportError::Unavailable {
-                worker: worker.to_string(),
-                reason: "the test has ended it".to_owned(),
-            })
+        found.map(|(_, channel)| Arc::clone(channel)).ok_or_else(|| TransportError::Unavailable {
+            worker: worker.to_string(),
+            reason: "the test has ended it".to_owned(),
+        })
     }
 }

@@ -152,11 +152,7 @@ fn writer_session() -> SessionContext {
 }
 
 fn build_side(file: i64) -> String {
-    format!(
-        "SELECT value AS id FROM generate_series({}, {})",
-        file * 25,
-        file * 25 + 24
-    )
+    format!("SELECT value AS id FROM generate_series({}, {})", file * 25, file * 25 + 24)
 }
 
 fn probe_side(file: i64) -> String {

@@ -34,10 +34,7 @@ pub async fn explain(ctx: &SessionContext, sql: &str) -> Result<String> {
 /// # Panics
 /// Where it doesn't fail.
 pub async fn error_of(ctx: &SessionContext, sql: &str) -> datafusion::error::DataFusionError {
-    match crate::or_hang(text(ctx, sql))
-        .await
-        .and_then(|result| result)
-    {
+    match crate::or_hang(text(ctx, sql)).await.and_then(|result| result) {
         Ok(result) => panic!("it has to fail, and gives\n{result}\n{sql}"),
         Err(error) => error,
     }

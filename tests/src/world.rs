@@ -34,11 +34,7 @@ impl World {
         for force_encode in [false, true] {
             for target_partitions in [1, 4] {
                 for n_workers in [1, 2, 4] {
-                    worlds.push(Self {
-                        n_workers,
-                        target_partitions,
-                        force_encode,
-                    });
+                    worlds.push(Self { n_workers, target_partitions, force_encode });
                 }
             }
         }
@@ -96,11 +92,7 @@ impl World {
 impl fmt::Display for World {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let way = if self.force_encode { "encoded" } else { "live" };
-        write!(
-            f,
-            "{} workers, {} partitions, {way}",
-            self.n_workers, self.target_partitions
-        )
+        write!(f, "{} workers, {} partitions, {way}", self.n_workers, self.target_partitions)
     }
 }
 
@@ -117,11 +109,7 @@ pub struct Extras {
 
 impl Default for Extras {
     fn default() -> Self {
-        Self {
-            config: |config| config,
-            functions: Vec::new,
-            tables: |_| Ok(()),
-        }
+        Self { config: |config| config, functions: Vec::new, tables: |_| Ok(()) }
     }
 }
 
@@ -174,23 +162,15 @@ impl Sessions {
         extras: &Extras,
         workers: impl Into<DistributedOptions>,
     ) -> Result<Self> {
-        let builder = || {
-            SessionStateBuilder::new()
-                .with_config(world.config(extras))
-                .with_default_features()
-        };
+        let builder =
+            || SessionStateBuilder::new().with_config(world.config(extras)).with_default_features();
         let single = SessionContext::new_with_state(builder().build());
         let state = builder().with_distributed_planner(workers).build();
         let distributed = SessionContext::new_with_state(state);
         extras.apply(&single)?;
         extras.apply(&distributed)?;
-        distributed
-            .sql("SET distributed.min_bytes_per_task = 0")
-            .await?;
-        Ok(Self {
-            single,
-            distributed,
-        })
+        distributed.sql("SET distributed.min_bytes_per_task = 0").await?;
+        Ok(Self { single, distributed })
     }
 
     /// Runs statements in both sessions, those about `distributed` options in one. `{data}` in them is
@@ -232,9 +212,7 @@ pub async fn settled(cluster: &InProcessCluster) -> Result<()> {
             tokio::task::yield_now().await;
         }
     };
-    or_hang(wait)
-        .await
-        .map_err(|e| e.context(format!("workers keep {:?}", cluster.worker_stats())))
+    or_hang(wait).await.map_err(|e| e.context(format!("workers keep {:?}", cluster.worker_stats())))
 }
 
 /// A cluster and its sessions, for tests that are no table of cases.
@@ -268,18 +246,9 @@ impl Place {
         setup: &[&str],
     ) -> Self {
         let data = tables::files().await;
-        let sessions = Sessions::new(&world, &extras, &cluster)
-            .await
-            .expect("sessions");
-        sessions
-            .set_up(setup, data.path())
-            .await
-            .expect("the set-up runs");
-        Self {
-            cluster,
-            sessions,
-            data,
-        }
+        let sessions = Sessions::new(&world, &extras, &cluster).await.expect("sessions");
+        sessions.set_up(setup, data.path()).await.expect("the set-up runs");
+        Self { cluster, sessions, data }
     }
 
     /// The folder of the shared tables.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion_proto::physical_plan::PhysicalExtensionCodec;
 use datafusion_tributary_core::budget::NetworkBudget;
 use datafusion_tributary_core::codec::CodecRegistry;
 use datafusion_tributary_core::config::DistributedConfig;
@@ -15,7 +16,6 @@ use datafusion_tributary_core::transport::{
     ChannelResolver, Channels, StaticWorkers, TransportEnv, TransportRegistry, WorkerChannel,
 };
 use datafusion_tributary_core::worker::{Worker, WorkerOptions, WorkerStats};
-use datafusion_proto::physical_plan::PhysicalExtensionCodec;
 use url::Url;
 
 use crate::transport::{InProcessTransport, Listener, SCHEME};
@@ -142,7 +142,11 @@ impl InProcessClusterBuilder {
 
     /// Adds a codec that the workers know by name.
     #[must_use]
-    pub fn with_codec(mut self, name: impl Into<String>, codec: Arc<dyn PhysicalExtensionCodec>) -> Self {
+    pub fn with_codec(
+        mut self,
+        name: impl Into<String>,
+        codec: Arc<dyn PhysicalExtensionCodec>,
+    ) -> Self {
         self.codecs = self.codecs.with_codec(name, codec);
         self
     }
@@ -166,7 +170,8 @@ impl InProcessClusterBuilder {
             ));
         }
         let urls = self.urls()?;
-        let registry = TransportRegistry::new(TransportEnv::new(NetworkBudget::new(self.budget_bytes)));
+        let registry =
+            TransportRegistry::new(TransportEnv::new(NetworkBudget::new(self.budget_bytes)));
         let registry = Arc::new(registry.with_transport(Arc::new(self.transport)));
         let channels =
             Channels::new(Arc::new(StaticWorkers::new(urls.clone())), Arc::clone(&registry));
@@ -185,9 +190,10 @@ impl InProcessClusterBuilder {
     }
 
     fn urls(&self) -> Result<Vec<Url>> {
-        let name = self.name.clone().unwrap_or_else(|| {
-            format!("cluster-{}", NEXT_CLUSTER.fetch_add(1, Ordering::Relaxed))
-        });
+        let name = self
+            .name
+            .clone()
+            .unwrap_or_else(|| format!("cluster-{}", NEXT_CLUSTER.fetch_add(1, Ordering::Relaxed)));
         let url = |idx| {
             Url::parse(&format!("{SCHEME}://{name}/{idx}")).map_err(|error| {
                 DataFusionError::Configuration(format!("{name:?} can't name a cluster: {error}"))

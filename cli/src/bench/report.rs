@@ -30,10 +30,7 @@ pub(super) struct CaseReport {
 
 impl CaseReport {
     pub(super) fn new(name: &str) -> Self {
-        Self {
-            name: name.to_string(),
-            ..Self::default()
-        }
+        Self { name: name.to_string(), ..Self::default() }
     }
 
     /// Adds one run; the other figures are those of the last one.
@@ -133,11 +130,7 @@ impl<W: Write> Reporter<W> {
     pub(super) fn finish(mut self) -> Result<()> {
         let error = (!self.failed.is_empty()).then(|| {
             let failed = self.failed.join(", ");
-            format!(
-                "{} of {} queries failed: {failed}",
-                self.failed.len(),
-                self.n_cases
-            )
+            format!("{} of {} queries failed: {failed}", self.failed.len(), self.n_cases)
         });
         let total = self.total.clone();
         self.print("TOTAL", &total, &error, None)?;
@@ -165,22 +158,14 @@ impl<W: Write> Reporter<W> {
             return Ok(());
         }
         let cells = figures.to_cells(self.compare_single);
-        let end = if error.is_some() {
-            "FAILED".to_string()
-        } else {
-            verdict.unwrap_or_default()
-        };
+        let end = if error.is_some() { "FAILED".to_string() } else { verdict.unwrap_or_default() };
         self.line(name, &cells, &end)
     }
 
     fn line(&mut self, name: &str, cells: &[String], end: &str) -> Result<()> {
         let width = self.name_width;
         let cells: String = cells.iter().map(|cell| format!(" {cell:>10}")).collect();
-        writeln!(
-            self.out,
-            "{}",
-            format!("{name:<width$}{cells}  {end}").trim_end()
-        )?;
+        writeln!(self.out, "{}", format!("{name:<width$}{cells}  {end}").trim_end())?;
         self.out.flush()?;
         Ok(())
     }
@@ -268,11 +253,7 @@ fn median(values: &[f64]) -> Option<f64> {
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
     let upper = *sorted.get(middle)?;
-    Some(if sorted.len() % 2 == 1 {
-        upper
-    } else {
-        (sorted[middle - 1] + upper) / 2.0
-    })
+    Some(if sorted.len() % 2 == 1 { upper } else { (sorted[middle - 1] + upper) / 2.0 })
 }
 
 #[cfg(test)]
@@ -298,12 +279,7 @@ mod tests {
         let mut report = CaseReport::new(name);
         if error.is_none() {
             for ms in [30.0, 10.0, 20.0] {
-                let round = Round {
-                    ms,
-                    single_ms: 2.0 * ms,
-                    n_rows: 5,
-                    ..Round::default()
-                };
+                let round = Round { ms, single_ms: 2.0 * ms, n_rows: 5, ..Round::default() };
                 report.add(round, true);
             }
         }
@@ -316,10 +292,8 @@ mod tests {
     fn json_lines_have_stable_keys_and_a_total() {
         let reports = vec![report("q01", None), report("q02", Some("no"))];
         let (text, succeeded) = lines(ReportFormat::Json, true, reports);
-        let values: Vec<Value> = text
-            .lines()
-            .map(|line| serde_json::from_str(line).expect("JSON"))
-            .collect();
+        let values: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
         assert_eq!(
             values[0],
             json!({
@@ -339,10 +313,8 @@ mod tests {
     #[test]
     fn the_table_has_a_line_per_query() {
         let (text, succeeded) = lines(ReportFormat::Table, false, vec![report("q01", None)]);
-        let lines: Vec<_> = text
-            .lines()
-            .map(|l| l.split_whitespace().collect::<Vec<_>>())
-            .collect();
+        let lines: Vec<_> =
+            text.lines().map(|l| l.split_whitespace().collect::<Vec<_>>()).collect();
         assert_eq!(lines[0][..3], ["query", "median", "ms"]);
         assert_eq!(lines[1][..4], ["q01", "20.0", "10.0", "5"]);
         assert_eq!(lines[2][0], "TOTAL");

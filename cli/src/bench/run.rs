@@ -46,12 +46,7 @@ impl<'a> Runner<'a> {
         backend: &'a Backend,
         is_folder: bool,
     ) -> Result<Self> {
-        let mut runner = Self {
-            args,
-            backend,
-            shared: None,
-            may_fail: is_folder,
-        };
+        let mut runner = Self { args, backend, shared: None, may_fail: is_folder };
         // made here for a folder too, so that bad data is an error of the command
         let sessions = runner.new_sessions().await?;
         runner.shared = (!is_folder).then_some(sessions);
@@ -74,15 +69,10 @@ impl<'a> Runner<'a> {
                     break;
                 }
             };
-            let mut round = Round {
-                first: iteration == 0,
-                ..Round::default()
-            };
+            let mut round = Round { first: iteration == 0, ..Round::default() };
             for (idx, statement) in statements.into_iter().enumerate() {
                 let expected = expected_errors.contains(&idx);
-                match self
-                    .statement(&sessions, statement, &mut round, &mut report, expected)
-                    .await
+                match self.statement(&sessions, statement, &mut round, &mut report, expected).await
                 {
                     Ok(true) => {}
                     Ok(false) => {
@@ -135,9 +125,7 @@ impl<'a> Runner<'a> {
                 if check {
                     report.rules.insert(Rule::BothFail);
                     let (single, main) = (text(&single), text(&main));
-                    report
-                        .notes
-                        .push(format!("both fail\n  single:  {single}\n  cluster: {main}"));
+                    report.notes.push(format!("both fail\n  single:  {single}\n  cluster: {main}"));
                 }
                 return Ok(false);
             }
@@ -223,24 +211,14 @@ async fn execute(
     if is_single && sets_distribution(&plan) {
         // plain DataFusion has no such options
         let result = QueryResult::try_new(Arc::new(Schema::empty()), &[])?;
-        return Ok(Executed {
-            plan,
-            result,
-            ms: 0.0,
-            report: None,
-            is_query: false,
-        });
+        return Ok(Executed { plan, result, ms: 0.0, report: None, is_query: false });
     }
     let sets_up = matches!(plan, LogicalPlan::Ddl(_) | LogicalPlan::Statement(_));
     let is_query = !sets_up || matches!(plan, LogicalPlan::Statement(SqlStatement::Execute(_)));
     let frame = ctx.execute_logical_plan(plan).await?;
     let physical = frame.create_physical_plan().await?;
     let batches = collect(Arc::clone(&physical), Arc::new(frame.task_ctx())).await?;
-    let ms = if is_query {
-        started.elapsed().as_secs_f64() * 1000.0
-    } else {
-        0.0
-    };
+    let ms = if is_query { started.elapsed().as_secs_f64() * 1000.0 } else { 0.0 };
     Ok(Executed {
         plan: frame.into_unoptimized_plan(),
         result: QueryResult::try_new(physical.schema(), &batches)?,
@@ -276,18 +254,14 @@ mod tests {
     #[tokio::test]
     async fn options_of_the_cluster_are_left_out_in_the_single_process() {
         assert!(run("SET distributed.enabled = true", false).await.is_err());
-        let set = run("SET distributed.enabled = true", true)
-            .await
-            .expect("left out");
+        let set = run("SET distributed.enabled = true", true).await.expect("left out");
         assert!(!set.is_query && set.result.n_rows() == 0);
         assert!(run("SET datafusion.missing = 1", true).await.is_err());
     }
 
     #[tokio::test]
     async fn only_queries_are_timed() {
-        let create = run("CREATE TABLE t AS SELECT 1", true)
-            .await
-            .expect("created");
+        let create = run("CREATE TABLE t AS SELECT 1", true).await.expect("created");
         assert!(!create.is_query && create.ms == 0.0);
         let query = run("SELECT 1 UNION ALL SELECT 2", true).await.expect("ran");
         assert!(query.is_query && query.result.n_rows() == 2);

@@ -34,10 +34,8 @@ impl Suite {
 }
 
 fn embedded(queries: &[(&str, &str)]) -> Vec<Case> {
-    let case = |(number, sql): &(&str, &str)| Case {
-        name: format!("q{number}"),
-        sql: (*sql).to_string(),
-    };
+    let case =
+        |(number, sql): &(&str, &str)| Case { name: format!("q{number}"), sql: (*sql).to_string() };
     queries.iter().map(case).collect()
 }
 
@@ -55,19 +53,12 @@ fn files(dir: &Path) -> Result<Vec<Case>> {
         if path.extension().is_none_or(|extension| extension != "sql") {
             continue;
         }
-        let name = path
-            .file_stem()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let sql = fs::read_to_string(&path).map_err(|e| CliError::at(&path, &e))?;
         cases.push(Case { name, sql });
     }
     if cases.is_empty() {
-        return Err(CliError::usage(format!(
-            "no .sql files in {}",
-            dir.display()
-        )));
+        return Err(CliError::usage(format!("no .sql files in {}", dir.display())));
     }
     cases.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(cases)
@@ -134,10 +125,7 @@ mod tests {
         assert_eq!(Suite::load("tpch", &[]).expect("loaded").cases.len(), 22);
         assert_eq!(Suite::load("tpcds", &[]).expect("loaded").cases.len(), 99);
         let some = ["3".to_string(), " q01".to_string()];
-        assert_eq!(
-            names(&Suite::load("tpch", &some).expect("loaded")),
-            ["q03", "q01"]
-        );
+        assert_eq!(names(&Suite::load("tpch", &some).expect("loaded")), ["q03", "q01"]);
         let error = Suite::load("tpch", &["23".to_string()]).expect_err("out of range");
         assert!(error.to_string().contains("q01 to q22"), "{error}");
         assert!(TPCH_Q3.contains("l_orderkey"));

@@ -42,50 +42,29 @@ async fn each_file_has_a_fresh_session_and_may_expect_errors() {
             "CREATE TABLE t AS SELECT * FROM numbers; SELECT n, ';' FROM t ORDER BY n;
              SELECT missing FROM t; SELECT 1",
         ),
-        (
-            "b.sql",
-            "CREATE TABLE t AS SELECT 1 AS x; SELECT * FROM t LIMIT 1",
-        ),
+        ("b.sql", "CREATE TABLE t AS SELECT 1 AS x; SELECT * FROM t LIMIT 1"),
     ]);
-    run(&args(suite.path(), data.path(), &["--check"]))
-        .await
-        .expect("all equal");
+    run(&args(suite.path(), data.path(), &["--check"])).await.expect("all equal");
     // the second file's table is not there in the first
     fs::write(suite.path().join("c.sql"), "SELECT x FROM t").expect("written");
-    let error = run(&args(suite.path(), data.path(), &[]))
-        .await
-        .expect_err("errors unchecked");
+    let error = run(&args(suite.path(), data.path(), &[])).await.expect_err("errors unchecked");
     assert!(error.to_string().contains("failed: a, c"), "{error}");
 }
 
 #[tokio::test]
 async fn a_failing_query_fails_the_command() {
     let data = folder(&[("numbers.csv", NUMBERS)]);
-    let suite = folder(&[
-        ("bad.sql", "SELECT missing FROM numbers"),
-        ("good.sql", "SELECT 1"),
-    ]);
-    let error = run(&args(suite.path(), data.path(), &[]))
-        .await
-        .expect_err("no column");
-    assert!(
-        error.to_string().contains("1 of 2 queries failed: bad"),
-        "{error}"
-    );
+    let suite = folder(&[("bad.sql", "SELECT missing FROM numbers"), ("good.sql", "SELECT 1")]);
+    let error = run(&args(suite.path(), data.path(), &[])).await.expect_err("no column");
+    assert!(error.to_string().contains("1 of 2 queries failed: bad"), "{error}");
     // an error of both sides is what a folder may expect
-    run(&args(suite.path(), data.path(), &["--check"]))
-        .await
-        .expect("both fail");
+    run(&args(suite.path(), data.path(), &["--check"])).await.expect("both fail");
 }
 
 #[tokio::test]
 async fn both_sides_failing_is_an_error_in_a_standard_suite() {
     let data = folder(&[("numbers.csv", NUMBERS)]);
-    let args = args(
-        Path::new("tpch"),
-        data.path(),
-        &["--check", "--queries", "6"],
-    );
+    let args = args(Path::new("tpch"), data.path(), &["--check", "--queries", "6"]);
     let backend = Backend::start(&args.session).expect("started");
     let runner = Runner::new(&args, &backend, false).await.expect("tables");
     let suite = Suite::load("tpch", &args.queries).expect("loaded");
@@ -98,10 +77,5 @@ async fn comparing_nothing_with_nothing_is_refused() {
     let data = folder(&[("numbers.csv", NUMBERS)]);
     let suite = folder(&[("good.sql", "SELECT 1")]);
     let error = run(&args(suite.path(), data.path(), &["--compare-single"])).await;
-    assert!(
-        error
-            .expect_err("refused")
-            .to_string()
-            .contains("--workers 0")
-    );
+    assert!(error.expect_err("refused").to_string().contains("--workers 0"));
 }

@@ -66,11 +66,7 @@ pub fn compare(
         verdict.add_if(shape.is_sorted(), Rule::Ties);
         verdict.add_if(!shape.is_sorted(), Rule::UnorderedLimit);
         let (wanted, actual) = (Wanted::of(actual)?, actual.clone());
-        let membership = Membership {
-            wanted,
-            verdict,
-            actual,
-        };
+        let membership = Membership { wanted, verdict, actual };
         return Ok(Comparison::Undecided(Box::new(membership)));
     }
     let mut reverse = Wanted::of(expected)?;
@@ -171,11 +167,7 @@ impl Membership {
 
     /// Decides: [`Comparison::Same`] or [`Comparison::Different`].
     pub fn finish(self) -> Comparison {
-        let Self {
-            wanted,
-            mut verdict,
-            actual,
-        } = self;
+        let Self { wanted, mut verdict, actual } = self;
         let found = wanted.finish();
         if found.missing.is_empty() {
             verdict.add_if(found.by_tolerance, Rule::Floats);
@@ -207,15 +199,9 @@ impl QueryResult {
             }
             concat(&arrays)
         };
-        let columns = (0..schema.fields().len())
-            .map(column)
-            .collect::<Result<_, _>>()?;
+        let columns = (0..schema.fields().len()).map(column).collect::<Result<_, _>>()?;
         let n_rows = batches.iter().map(RecordBatch::num_rows).sum();
-        Ok(Self {
-            schema,
-            columns,
-            n_rows,
-        })
+        Ok(Self { schema, columns, n_rows })
     }
 
     /// Its number of rows.
@@ -250,11 +236,7 @@ impl QueryResult {
 fn compare_schemas(expected: &QueryResult, actual: &QueryResult) -> Option<String> {
     let (expected, actual) = (expected.schema.fields(), actual.schema.fields());
     if expected.len() != actual.len() {
-        return Some(format!(
-            "{} columns instead of {}",
-            actual.len(),
-            expected.len()
-        ));
+        return Some(format!("{} columns instead of {}", actual.len(), expected.len()));
     }
     let differs = |(e, a): &(&FieldRef, &FieldRef)| {
         e.name() != a.name() || !e.data_type().equals_datatype(a.data_type())

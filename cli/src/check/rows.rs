@@ -50,21 +50,14 @@ impl Wanted {
         let mut near: HashMap<_, Vec<_>> = HashMap::new();
         for (idx, row) in rows.into_iter().enumerate() {
             if !row.floats.is_empty() {
-                near.entry(row.exact.clone())
-                    .or_default()
-                    .push(row.floats.clone());
+                near.entry(row.exact.clone()).or_default().push(row.floats.clone());
             }
             open.entry(row).or_default().push(idx);
         }
         for floats in near.values_mut() {
             floats.sort_by(|a, b| compare_floats(a, b));
         }
-        Ok(Self {
-            reader,
-            open,
-            near,
-            candidates: HashMap::new(),
-        })
+        Ok(Self { reader, open, near, candidates: HashMap::new() })
     }
 
     /// Takes rows in which wanted ones may be.
@@ -78,14 +71,8 @@ impl Wanted {
             let Some(near) = self.near.get(&row.exact) else {
                 continue;
             };
-            if near[window(near, &row.floats)]
-                .iter()
-                .any(|floats| are_near(floats, &row.floats))
-            {
-                self.candidates
-                    .entry(row.exact)
-                    .or_default()
-                    .push(row.floats);
+            if near[window(near, &row.floats)].iter().any(|floats| are_near(floats, &row.floats)) {
+                self.candidates.entry(row.exact).or_default().push(row.floats);
             }
         }
         Ok(())
@@ -93,10 +80,7 @@ impl Wanted {
 
     /// Matches the rest by tolerance.
     pub(super) fn finish(mut self) -> Found {
-        let mut found = Found {
-            missing: Vec::new(),
-            by_tolerance: false,
-        };
+        let mut found = Found { missing: Vec::new(), by_tolerance: false };
         let mut open: HashMap<Box<[u8]>, Vec<_>> = HashMap::new();
         for (row, positions) in self.open {
             let rows = positions.into_iter().map(|idx| (row.floats.clone(), idx));
@@ -156,23 +140,13 @@ impl RowReader {
     fn try_new(schema: &Schema) -> Result<Self> {
         let is_float = |idx: &usize| is_float(schema.field(*idx).data_type());
         let (floats, exact): (Vec<_>, Vec<_>) = (0..schema.fields().len()).partition(is_float);
-        let fields = exact
-            .iter()
-            .map(|idx| SortField::new(schema.field(*idx).data_type().clone()));
+        let fields = exact.iter().map(|idx| SortField::new(schema.field(*idx).data_type().clone()));
         let converter = RowConverter::new(fields.collect())?;
-        Ok(Self {
-            exact,
-            floats,
-            converter,
-        })
+        Ok(Self { exact, floats, converter })
     }
 
     fn read(&self, columns: &[ArrayRef], n_rows: usize) -> Result<Vec<Row>> {
-        let exact: Vec<_> = self
-            .exact
-            .iter()
-            .map(|idx| Arc::clone(&columns[*idx]))
-            .collect();
+        let exact: Vec<_> = self.exact.iter().map(|idx| Arc::clone(&columns[*idx])).collect();
         let exact = match exact.is_empty() {
             true => None,
             false => Some(self.converter.convert_columns(&exact)?),
@@ -180,9 +154,7 @@ impl RowReader {
         let floats = self.floats.iter().map(|idx| float_bits(&columns[*idx]));
         let floats = floats.collect::<Result<Vec<_>>>()?;
         let row = |idx: usize| Row {
-            exact: exact
-                .as_ref()
-                .map_or_else(Box::default, |rows| rows.row(idx).data().into()),
+            exact: exact.as_ref().map_or_else(Box::default, |rows| rows.row(idx).data().into()),
             floats: floats.iter().map(|column| column[idx]).collect(),
         };
         Ok((0..n_rows).map(row).collect())
@@ -202,11 +174,7 @@ pub(super) fn float_bits(column: &ArrayRef) -> Result<Vec<FloatBits>> {
         0.0 => 0,
         _ => value.to_bits(),
     };
-    Ok(column
-        .as_primitive::<Float64Type>()
-        .iter()
-        .map(|value| value.map(bits))
-        .collect())
+    Ok(column.as_primitive::<Float64Type>().iter().map(|value| value.map(bits)).collect())
 }
 
 /// True where two floats are equal within the tolerance. NaN equals NaN, NULL equals NULL.
@@ -233,10 +201,7 @@ fn window(sorted: &[Box<[FloatBits]>], floats: &[FloatBits]) -> Range<usize> {
     let (low, high) = match first.map(f64::from_bits) {
         Some(value) if value.is_finite() => {
             let reach = value.abs() * TOLERANCE * 2.0;
-            (
-                Some((value - reach).to_bits()),
-                Some((value + reach).to_bits()),
-            )
+            (Some((value - reach).to_bits()), Some((value + reach).to_bits()))
         }
         _ => (*first, *first),
     };
@@ -247,9 +212,7 @@ fn window(sorted: &[Box<[FloatBits]>], floats: &[FloatBits]) -> Range<usize> {
 
 fn compare_floats(a: &[FloatBits], b: &[FloatBits]) -> Ordering {
     let mut orders = a.iter().zip(b).map(|(a, b)| compare_float(*a, *b));
-    orders
-        .find(|order| order.is_ne())
-        .unwrap_or(Ordering::Equal)
+    orders.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
 }
 
 fn compare_float(a: FloatBits, b: FloatBits) -> Ordering {
@@ -286,24 +249,12 @@ mod tests {
 
     #[test]
     fn a_window_holds_every_near_row() {
-        let values = [
-            None,
-            bits(-1.0),
-            bits(0.0),
-            bits(1.0),
-            bits(1.0 + 9e-10),
-            bits(f64::NAN),
-        ];
+        let values = [None, bits(-1.0), bits(0.0), bits(1.0), bits(1.0 + 9e-10), bits(f64::NAN)];
         let sorted: Vec<Box<[_]>> = values.iter().map(|value| Box::from([*value])).collect();
         for (idx, value) in values.iter().enumerate() {
             let range = window(&sorted, &[*value]);
-            let near: Vec<_> = (0..values.len())
-                .filter(|i| is_near(values[*i], *value))
-                .collect();
-            assert!(
-                near.iter().all(|i| range.contains(i)),
-                "{idx}: {near:?} in {range:?}"
-            );
+            let near: Vec<_> = (0..values.len()).filter(|i| is_near(values[*i], *value)).collect();
+            assert!(near.iter().all(|i| range.contains(i)), "{idx}: {near:?} in {range:?}");
         }
         assert_eq!(window(&sorted, &[bits(5.0)]), 5..5);
     }
@@ -313,13 +264,7 @@ mod tests {
         let row = |value: f64| Box::from([bits(value)]);
         let rows = vec![(row(1.0), 0), (row(1.0), 1)];
         assert_eq!(match_near(&rows, &[row(1.0 + 1e-12)]), [1]);
-        assert_eq!(
-            match_near(&rows, &[row(1.0 + 1e-12), row(1.0 + 2e-12)]),
-            [0_usize; 0]
-        );
-        assert_eq!(
-            match_near(&rows, &[row(0.5), row(1.0), row(1.0), row(2.0)]),
-            [0_usize; 0]
-        );
+        assert_eq!(match_near(&rows, &[row(1.0 + 1e-12), row(1.0 + 2e-12)]), [0_usize; 0]);
+        assert_eq!(match_near(&rows, &[row(0.5), row(1.0), row(1.0), row(2.0)]), [0_usize; 0]);
     }
 }

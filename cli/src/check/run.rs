@@ -63,10 +63,7 @@ async fn run(ctx: &SessionContext, sql: &str) -> Result<(LogicalPlan, QueryResul
     let plan = frame.create_physical_plan().await?;
     let schema = plan.schema();
     let batches = collect(plan, Arc::new(frame.task_ctx())).await?;
-    Ok((
-        frame.into_unoptimized_plan(),
-        QueryResult::try_new(schema, &batches)?,
-    ))
+    Ok((frame.into_unoptimized_plan(), QueryResult::try_new(schema, &batches)?))
 }
 
 #[cfg(test)]
@@ -83,9 +80,7 @@ mod tests {
     /// Checks a statement in two sessions whose tables differ, as a wrong result would.
     async fn check(expected: &str, actual: &str, sql: &str) -> Result<String> {
         let (single, distributed) = (session(expected).await, session(actual).await);
-        check_sql(&single, &distributed, sql)
-            .await
-            .map(|verdict| verdict.to_string())
+        check_sql(&single, &distributed, sql).await.map(|verdict| verdict.to_string())
     }
 
     const THREE: &str = "(1, 'a'), (1, 'b'), (2, 'c')";
@@ -94,14 +89,9 @@ mod tests {
     async fn a_limit_may_cut_ties_either_way_but_not_invent_rows() {
         let sql = "SELECT * FROM t ORDER BY k LIMIT 1";
         let swapped = "(1, 'b'), (1, 'a'), (2, 'c')";
-        assert_eq!(
-            check(THREE, swapped, sql).await.expect("equal"),
-            "ordered, ties"
-        );
+        assert_eq!(check(THREE, swapped, sql).await.expect("equal"), "ordered, ties");
         let invented = "(1, 'x'), (1, 'y'), (2, 'c')";
-        let error = check(THREE, invented, sql)
-            .await
-            .expect_err("not a row of the whole result");
+        let error = check(THREE, invented, sql).await.expect_err("not a row of the whole result");
         assert!(error.to_string().contains("without the LIMIT"), "{error}");
     }
 
@@ -109,10 +99,7 @@ mod tests {
     async fn an_unordered_limit_may_pick_any_rows() {
         let sql = "SELECT s FROM t LIMIT 2";
         let moved = "(2, 'c'), (1, 'b'), (1, 'a')";
-        assert_eq!(
-            check(THREE, moved, sql).await.expect("equal"),
-            "unordered limit"
-        );
+        assert_eq!(check(THREE, moved, sql).await.expect("equal"), "unordered limit");
         let doubled = "(2, 'c'), (2, 'c'), (1, 'a')";
         assert!(check(THREE, doubled, sql).await.is_err());
     }
@@ -121,27 +108,16 @@ mod tests {
     async fn errors_are_results_too() {
         let sql = "SELECT arrow_cast(s, 'Int64') FROM t";
         assert_eq!(check(THREE, THREE, sql).await.expect("equal"), "both fail");
-        let error = check("(1, '1')", THREE, sql)
-            .await
-            .expect_err("one fails")
-            .to_string();
-        assert!(
-            error.contains("only the distributed session fails"),
-            "{error}"
-        );
-        let error = check(THREE, "(1, '1')", sql)
-            .await
-            .expect_err("one fails")
-            .to_string();
+        let error = check("(1, '1')", THREE, sql).await.expect_err("one fails").to_string();
+        assert!(error.contains("only the distributed session fails"), "{error}");
+        let error = check(THREE, "(1, '1')", sql).await.expect_err("one fails").to_string();
         assert!(error.contains("only the single process fails"), "{error}");
     }
 
     #[tokio::test]
     async fn a_plan_is_not_compared() {
         assert_eq!(
-            check(THREE, THREE, "EXPLAIN SELECT * FROM t")
-                .await
-                .expect("run"),
+            check(THREE, THREE, "EXPLAIN SELECT * FROM t").await.expect("run"),
             "not compared"
         );
     }

@@ -76,10 +76,7 @@ pub fn without_limit(plan: &LogicalPlan) -> Result<LogicalPlan> {
         }
         LogicalPlan::SubqueryAlias(SubqueryAlias { input, alias, .. }) => {
             let input = Arc::new(without_limit(input)?);
-            Ok(LogicalPlan::SubqueryAlias(SubqueryAlias::try_new(
-                input,
-                alias.clone(),
-            )?))
+            Ok(LogicalPlan::SubqueryAlias(SubqueryAlias::try_new(input, alias.clone())?))
         }
         plan => Ok(plan.clone()),
     }
@@ -122,46 +119,24 @@ mod tests {
     }
 
     fn expect(keys: &[usize], hidden_keys: bool, limited: bool) -> QueryShape {
-        QueryShape {
-            keys: keys.to_vec(),
-            hidden_keys,
-            limited,
-        }
+        QueryShape { keys: keys.to_vec(), hidden_keys, limited }
     }
 
     #[tokio::test]
     async fn keys_are_found_below_projections_and_limits() {
         let cases = [
             ("SELECT * FROM t", expect(&[], false, false)),
-            (
-                "SELECT * FROM t ORDER BY column2 DESC",
-                expect(&[1], false, false),
-            ),
+            ("SELECT * FROM t ORDER BY column2 DESC", expect(&[1], false, false)),
             (
                 "SELECT column2 AS b, column1 AS a FROM t ORDER BY a, b",
                 expect(&[1, 0], false, false),
             ),
-            (
-                "SELECT * FROM t ORDER BY column1 LIMIT 1",
-                expect(&[0], false, true),
-            ),
-            (
-                "SELECT * FROM t ORDER BY column1 OFFSET 1",
-                expect(&[0], false, true),
-            ),
+            ("SELECT * FROM t ORDER BY column1 LIMIT 1", expect(&[0], false, true)),
+            ("SELECT * FROM t ORDER BY column1 OFFSET 1", expect(&[0], false, true)),
             ("SELECT * FROM t LIMIT 1", expect(&[], false, true)),
-            (
-                "SELECT column2 FROM t ORDER BY column1",
-                expect(&[], true, false),
-            ),
-            (
-                "SELECT column2 FROM t ORDER BY column2, column1",
-                expect(&[0], true, false),
-            ),
-            (
-                "SELECT column1 FROM t ORDER BY abs(column1 - 2)",
-                expect(&[], true, false),
-            ),
+            ("SELECT column2 FROM t ORDER BY column1", expect(&[], true, false)),
+            ("SELECT column2 FROM t ORDER BY column2, column1", expect(&[0], true, false)),
+            ("SELECT column1 FROM t ORDER BY abs(column1 - 2)", expect(&[], true, false)),
             (
                 "SELECT column2, sum(column1) AS s FROM t GROUP BY column2 ORDER BY s DESC LIMIT 5",
                 expect(&[1], false, true),
@@ -170,14 +145,8 @@ mod tests {
                 "SELECT column1 FROM t UNION ALL SELECT column1 FROM t ORDER BY 1",
                 expect(&[0], false, false),
             ),
-            (
-                "SELECT * FROM (SELECT * FROM t ORDER BY column1) AS s",
-                expect(&[], false, false),
-            ),
-            (
-                "SELECT * FROM (SELECT * FROM t LIMIT 1) AS s",
-                expect(&[], false, true),
-            ),
+            ("SELECT * FROM (SELECT * FROM t ORDER BY column1) AS s", expect(&[], false, false)),
+            ("SELECT * FROM (SELECT * FROM t LIMIT 1) AS s", expect(&[], false, true)),
         ];
         for (sql, expected) in cases {
             assert_eq!(shape(sql).await, expected, "{sql}");
@@ -193,10 +162,7 @@ mod tests {
         ] {
             let plan = plan(sql).await;
             let whole = without_limit(&plan).expect("rewritten");
-            assert!(
-                !whole.display_indent().to_string().contains("Limit"),
-                "{sql}"
-            );
+            assert!(!whole.display_indent().to_string().contains("Limit"), "{sql}");
             assert_eq!(whole.schema().fields(), plan.schema().fields(), "{sql}");
         }
     }

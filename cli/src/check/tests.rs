@@ -11,18 +11,13 @@ use datafusion::arrow::datatypes::{DataType, Field, Float64Type, Schema};
 use super::*;
 
 fn result(columns: Vec<(&str, ArrayRef)>) -> QueryResult {
-    let fields = columns
-        .iter()
-        .map(|(name, c)| Field::new(*name, c.data_type().clone(), true));
+    let fields = columns.iter().map(|(name, c)| Field::new(*name, c.data_type().clone(), true));
     let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
     let columns = columns.into_iter().map(|(_, column)| column).collect();
     let batch = RecordBatch::try_new(Arc::clone(&schema), columns).expect("a batch");
     // two batches, so that joining them is tested too
     let cut = batch.num_rows() / 2;
-    let batches = [
-        batch.slice(0, cut),
-        batch.slice(cut, batch.num_rows() - cut),
-    ];
+    let batches = [batch.slice(0, cut), batch.slice(cut, batch.num_rows() - cut)];
     QueryResult::try_new(schema, &batches).expect("a result")
 }
 
@@ -39,10 +34,7 @@ fn floats(values: &[Option<f64>]) -> ArrayRef {
 }
 
 fn text_result(values: &[&str]) -> QueryResult {
-    result(vec![(
-        "s",
-        texts(&values.iter().copied().map(Some).collect::<Vec<_>>()),
-    )])
+    result(vec![("s", texts(&values.iter().copied().map(Some).collect::<Vec<_>>()))])
 }
 
 fn float_result(values: &[Option<f64>]) -> QueryResult {
@@ -54,10 +46,7 @@ fn unordered() -> QueryShape {
 }
 
 fn ordered_by(keys: &[usize]) -> QueryShape {
-    QueryShape {
-        keys: keys.to_vec(),
-        ..QueryShape::default()
-    }
+    QueryShape { keys: keys.to_vec(), ..QueryShape::default() }
 }
 
 /// The rules of an equality, or the difference.
@@ -76,16 +65,10 @@ fn check(
 #[test]
 fn rows_are_a_multiset() {
     let aab = text_result(&["a", "a", "b"]);
-    assert_eq!(
-        check(&aab, &text_result(&["b", "a", "a"]), &unordered()),
-        Ok("exact".to_string())
-    );
+    assert_eq!(check(&aab, &text_result(&["b", "a", "a"]), &unordered()), Ok("exact".to_string()));
     let difference =
         check(&aab, &text_result(&["a", "b", "b"]), &unordered()).expect_err("differs");
-    assert!(
-        difference.contains("unexpected: [s=b]; missing: [s=a]"),
-        "{difference}"
-    );
+    assert!(difference.contains("unexpected: [s=b]; missing: [s=a]"), "{difference}");
     assert!(check(&aab, &text_result(&["a", "b"]), &unordered()).is_err());
     assert!(check(&aab, &text_result(&["a", "a", "c"]), &unordered()).is_err());
 }
@@ -93,16 +76,10 @@ fn rows_are_a_multiset() {
 #[test]
 fn the_sequence_of_keys_counts_where_the_query_orders() {
     let (abc, acb) = (text_result(&["a", "b", "c"]), text_result(&["a", "c", "b"]));
-    assert_eq!(
-        check(&abc, &abc, &ordered_by(&[0])),
-        Ok("ordered".to_string())
-    );
+    assert_eq!(check(&abc, &abc, &ordered_by(&[0])), Ok("ordered".to_string()));
     assert!(check(&abc, &acb, &unordered()).is_ok());
     let difference = check(&abc, &acb, &ordered_by(&[0])).expect_err("differs");
-    assert!(
-        difference.contains("from row 1 on, in sort key 's'"),
-        "{difference}"
-    );
+    assert!(difference.contains("from row 1 on, in sort key 's'"), "{difference}");
 }
 
 #[test]
@@ -113,20 +90,14 @@ fn rows_with_equal_keys_may_stand_in_any_order() {
     };
     let expected = rows(&[1, 1, 2], &["a", "b", "c"]);
     let shape = ordered_by(&[0]);
-    assert_eq!(
-        check(&expected, &rows(&[1, 1, 2], &["b", "a", "c"]), &shape),
-        Ok("ordered".into())
-    );
+    assert_eq!(check(&expected, &rows(&[1, 1, 2], &["b", "a", "c"]), &shape), Ok("ordered".into()));
     // the same keys with other rows
     assert!(check(&expected, &rows(&[1, 1, 2], &["a", "c", "b"]), &shape).is_err());
 }
 
 #[test]
 fn hidden_keys_are_reported() {
-    let shape = QueryShape {
-        hidden_keys: true,
-        ..ordered_by(&[])
-    };
+    let shape = QueryShape { hidden_keys: true, ..ordered_by(&[]) };
     let (ab, ba) = (text_result(&["a", "b"]), text_result(&["b", "a"]));
     assert_eq!(check(&ab, &ba, &shape), Ok("hidden keys".to_string()));
     assert!(check(&ab, &text_result(&["a", "c"]), &shape).is_err());
@@ -136,14 +107,8 @@ fn hidden_keys_are_reported() {
 fn floats_have_a_tolerance_and_no_more() {
     let expected = float_result(&[Some(1.0), Some(1000.0)]);
     let near = float_result(&[Some(1000.0 + 1e-8), Some(1.0 - 1e-12)]);
-    assert_eq!(
-        check(&expected, &near, &unordered()),
-        Ok("exact, floats".to_string())
-    );
-    assert_eq!(
-        check(&expected, &expected, &unordered()),
-        Ok("exact".to_string())
-    );
+    assert_eq!(check(&expected, &near, &unordered()), Ok("exact, floats".to_string()));
+    assert_eq!(check(&expected, &expected, &unordered()), Ok("exact".to_string()));
     let far = float_result(&[Some(1000.0 + 1e-5), Some(1.0)]);
     assert!(check(&expected, &far, &unordered()).is_err());
     // as often as in the other result
@@ -158,14 +123,7 @@ fn floats_belong_to_their_row() {
         result(vec![("k", ints(keys)), ("f", floats(&values))])
     };
     let expected = rows(&[1, 2], &[10.0, 20.0]);
-    assert!(
-        check(
-            &expected,
-            &rows(&[2, 1], &[20.0 + 1e-10, 10.0]),
-            &unordered()
-        )
-        .is_ok()
-    );
+    assert!(check(&expected, &rows(&[2, 1], &[20.0 + 1e-10, 10.0]), &unordered()).is_ok());
     assert!(check(&expected, &rows(&[2, 1], &[10.0, 20.0]), &unordered()).is_err());
 }
 
@@ -173,10 +131,7 @@ fn floats_belong_to_their_row() {
 fn float_keys_are_compared_with_the_tolerance() {
     let expected = float_result(&[Some(1.0), Some(2.0)]);
     let near = float_result(&[Some(1.0 + 1e-12), Some(2.0)]);
-    assert_eq!(
-        check(&expected, &near, &ordered_by(&[0])),
-        Ok("ordered, floats".to_string())
-    );
+    assert_eq!(check(&expected, &near, &ordered_by(&[0])), Ok("ordered, floats".to_string()));
     let swapped = float_result(&[Some(2.0), Some(1.0)]);
     assert!(check(&expected, &swapped, &ordered_by(&[0])).is_err());
 }
@@ -186,47 +141,14 @@ fn null_nan_and_values_are_different_things() {
     let nan = float_result(&[Some(f64::NAN), None]);
     assert!(check(&nan, &float_result(&[None, Some(-f64::NAN)]), &unordered()).is_ok());
     assert!(check(&nan, &float_result(&[None, None]), &unordered()).is_err());
-    assert!(
-        check(
-            &nan,
-            &float_result(&[Some(f64::NAN), Some(0.0)]),
-            &unordered()
-        )
-        .is_err()
-    );
-    assert!(
-        check(
-            &nan,
-            &float_result(&[Some(f64::INFINITY), None]),
-            &unordered()
-        )
-        .is_err()
-    );
-    assert!(
-        check(
-            &nan,
-            &float_result(&[None, Some(f64::NAN)]),
-            &ordered_by(&[0])
-        )
-        .is_err()
-    );
+    assert!(check(&nan, &float_result(&[Some(f64::NAN), Some(0.0)]), &unordered()).is_err());
+    assert!(check(&nan, &float_result(&[Some(f64::INFINITY), None]), &unordered()).is_err());
+    assert!(check(&nan, &float_result(&[None, Some(f64::NAN)]), &ordered_by(&[0])).is_err());
 
     let null = result(vec![("s", texts(&[None, Some("")]))]);
+    assert!(check(&null, &result(vec![("s", texts(&[Some(""), None]))]), &unordered()).is_ok());
     assert!(
-        check(
-            &null,
-            &result(vec![("s", texts(&[Some(""), None]))]),
-            &unordered()
-        )
-        .is_ok()
-    );
-    assert!(
-        check(
-            &null,
-            &result(vec![("s", texts(&[Some(""), Some("")]))]),
-            &unordered()
-        )
-        .is_err()
+        check(&null, &result(vec![("s", texts(&[Some(""), Some("")]))]), &unordered()).is_err()
     );
 }
 
@@ -256,22 +178,8 @@ fn nested_values_and_results_without_columns_compare() {
         result(vec![("l", lists)])
     };
     let expected = lists(vec![vec![Some(1.0), None], vec![]]);
-    assert!(
-        check(
-            &expected,
-            &lists(vec![vec![], vec![Some(1.0), None]]),
-            &unordered()
-        )
-        .is_ok()
-    );
-    assert!(
-        check(
-            &expected,
-            &lists(vec![vec![], vec![None, Some(1.0)]]),
-            &unordered()
-        )
-        .is_err()
-    );
+    assert!(check(&expected, &lists(vec![vec![], vec![Some(1.0), None]]), &unordered()).is_ok());
+    assert!(check(&expected, &lists(vec![vec![], vec![None, Some(1.0)]]), &unordered()).is_err());
 
     let bare = |n_rows| {
         let schema = Arc::new(Schema::empty());
@@ -285,18 +193,13 @@ fn nested_values_and_results_without_columns_compare() {
 
 /// What becomes of a limited result in the light of the rows without the limit.
 fn check_limited(expected: &[&str], actual: &[&str], keys: &[usize], whole: &[&str]) -> Comparison {
-    let shape = QueryShape {
-        limited: true,
-        ..ordered_by(keys)
-    };
+    let shape = QueryShape { limited: true, ..ordered_by(keys) };
     let comparison = compare(&text_result(expected), &text_result(actual), &shape);
     match comparison.expect("comparable") {
         Comparison::Undecided(mut membership) => {
             let whole = text_result(whole);
             let batch = RecordBatch::try_new(Arc::clone(&whole.schema), whole.columns);
-            membership
-                .observe(&batch.expect("a batch"))
-                .expect("observed");
+            membership.observe(&batch.expect("a batch")).expect("observed");
             membership.finish()
         }
         comparison => comparison,
@@ -315,14 +218,8 @@ fn a_limit_without_an_order_picks_rows_that_exist() {
         assert!(matches!(different, Comparison::Different(_)), "{actual:?}");
     }
     // a limit changes nothing about the number of rows and the keys
-    assert!(matches!(
-        check_limited(&["a"], &["a", "b"], &[], &whole),
-        Comparison::Different(_)
-    ));
-    assert!(matches!(
-        check_limited(&["a"], &["b"], &[0], &whole),
-        Comparison::Different(_)
-    ));
+    assert!(matches!(check_limited(&["a"], &["a", "b"], &[], &whole), Comparison::Different(_)));
+    assert!(matches!(check_limited(&["a"], &["b"], &[0], &whole), Comparison::Different(_)));
 }
 
 #[test]

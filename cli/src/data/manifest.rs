@@ -84,9 +84,7 @@ impl Manifest {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(CliError::at(&path, &e)),
         };
-        let manifest = serde_json::from_str(&text)
-            .ok()
-            .and_then(|value| Self::parse(&value));
+        let manifest = serde_json::from_str(&text).ok().and_then(|value| Self::parse(&value));
         match manifest {
             Some(manifest) => Ok(Some(manifest)),
             None => Err(CliError::usage(format!(
@@ -143,22 +141,11 @@ mod tests {
         assert!(manifest.claim(dir.path(), &[]).is_ok());
         assert!(manifest.claim(dir.path(), &[]).is_ok());
         for other in [
-            DataSpec {
-                scale_factor: 1.0,
-                ..spec.clone()
-            },
-            DataSpec {
-                parts: 3,
-                ..spec.clone()
-            },
-            DataSpec {
-                suite: DataSuite::Tpcds,
-                ..spec
-            },
+            DataSpec { scale_factor: 1.0, ..spec.clone() },
+            DataSpec { parts: 3, ..spec.clone() },
+            DataSpec { suite: DataSuite::Tpcds, ..spec },
         ] {
-            let error = Manifest::of(&other)
-                .claim(dir.path(), &[])
-                .expect_err("refused");
+            let error = Manifest::of(&other).claim(dir.path(), &[]).expect_err("refused");
             assert!(error.to_string().contains("another --out"), "{error}");
         }
     }
@@ -173,9 +160,7 @@ mod tests {
             dir: dir.path().to_path_buf(),
         };
         let lock = Manifest::of(&spec).claim(dir.path(), &[]).expect("claimed");
-        let error = Manifest::of(&spec)
-            .claim(dir.path(), &[])
-            .expect_err("locked");
+        let error = Manifest::of(&spec).claim(dir.path(), &[]).expect_err("locked");
         assert!(error.to_string().contains("another process"), "{error}");
         drop(lock);
         assert!(Manifest::of(&spec).claim(dir.path(), &[]).is_ok());
@@ -191,11 +176,7 @@ mod tests {
             parts: 2,
             dir: dir.path().to_path_buf(),
         };
-        assert!(
-            Manifest::of(&spec)
-                .claim(dir.path(), &spec.parts())
-                .is_err()
-        );
+        assert!(Manifest::of(&spec).claim(dir.path(), &spec.parts()).is_err());
         fs::write(dir.path().join(FILE_NAME), "{}").expect("written");
         assert!(Manifest::read(dir.path()).is_err());
     }

@@ -87,16 +87,8 @@ impl DataSpec {
         };
         let mut parts = Vec::new();
         for table in tables {
-            let n_parts = if table.n_rows < BIG_TABLE_ROWS {
-                1
-            } else {
-                self.parts
-            };
-            let part = |part_idx| Part {
-                table: table.name,
-                part_idx,
-                n_parts,
-            };
+            let n_parts = if table.n_rows < BIG_TABLE_ROWS { 1 } else { self.parts };
+            let part = |part_idx| Part { table: table.name, part_idx, n_parts };
             parts.extend((0..n_parts).map(part));
         }
         parts
@@ -126,8 +118,7 @@ struct Part {
 
 impl Part {
     fn path(&self, dir: &Path) -> PathBuf {
-        dir.join(self.table)
-            .join(format!("part-{:03}.parquet", self.part_idx))
+        dir.join(self.table).join(format!("part-{:03}.parquet", self.part_idx))
     }
 }
 
@@ -149,11 +140,7 @@ pub(crate) fn run(args: &DataArgs) -> Result<()> {
         HumanCount(made.n_new_rows),
         started.elapsed().as_secs_f64()
     );
-    println!(
-        "Try: tributary bench --suite {} --data {}",
-        spec.suite.name(),
-        spec.dir.display()
-    );
+    println!("Try: tributary bench --suite {} --data {}", spec.suite.name(), spec.dir.display());
     Ok(())
 }
 
@@ -171,19 +158,14 @@ pub struct Made {
 /// Makes the files that aren't there yet, showing progress on a terminal.
 pub fn generate(spec: &DataSpec) -> Result<Made> {
     if !spec.scale_factor.is_finite() || spec.scale_factor <= 0.0 || spec.parts == 0 {
-        return Err(CliError::usage(
-            "the scale factor and the number of parts must be above 0",
-        ));
+        return Err(CliError::usage("the scale factor and the number of parts must be above 0"));
     }
     let parts = spec.parts();
     let _lock = Manifest::of(spec).claim(&spec.dir, &parts)?;
     for part in &parts {
         writer::remove_left_over(&part.path(&spec.dir))?;
     }
-    let missing: Vec<_> = parts
-        .iter()
-        .filter(|part| !part.path(&spec.dir).exists())
-        .collect();
+    let missing: Vec<_> = parts.iter().filter(|part| !part.path(&spec.dir).exists()).collect();
     let n_new_files = missing.len();
 
     let progress = Progress::new(parts.len(), parts.len() - missing.len())?;
@@ -201,20 +183,14 @@ pub fn generate(spec: &DataSpec) -> Result<Made> {
     let results = thread::scope(|scope| {
         let threads: Vec<_> = (0..PARALLEL_PARTS).map(|_| scope.spawn(work)).collect();
         let join = |thread: thread::ScopedJoinHandle<'_, Result<()>>| {
-            thread
-                .join()
-                .unwrap_or_else(|_| Err(CliError::usage("a data generator panicked")))
+            thread.join().unwrap_or_else(|_| Err(CliError::usage("a data generator panicked")))
         };
         threads.into_iter().map(join).collect::<Vec<_>>()
     });
     progress.bar.finish_and_clear();
     results.into_iter().collect::<Result<()>>()?;
     let n_new_rows = progress.n_rows.load(Ordering::Relaxed);
-    Ok(Made {
-        n_files: parts.len(),
-        n_new_files,
-        n_new_rows,
-    })
+    Ok(Made { n_files: parts.len(), n_new_files, n_new_rows })
 }
 
 /// An error where `dir` holds a data set of ours of which files are missing.
@@ -248,10 +224,7 @@ impl Progress {
         let bar = ProgressBar::new(u64::try_from(n_files).unwrap_or(u64::MAX)).with_style(style);
         bar.inc(u64::try_from(n_there).unwrap_or(0));
         bar.enable_steady_tick(Duration::from_millis(200));
-        Ok(Self {
-            bar,
-            n_rows: AtomicU64::new(0),
-        })
+        Ok(Self { bar, n_rows: AtomicU64::new(0) })
     }
 
     fn part(&self, part: &Part) {
@@ -260,11 +233,7 @@ impl Progress {
 
     fn rows(&self, n_rows: u64) {
         let n_rows = self.n_rows.fetch_add(n_rows, Ordering::Relaxed) + n_rows;
-        self.bar.set_message(format!(
-            "{} rows, {}",
-            HumanCount(n_rows),
-            self.bar.prefix()
-        ));
+        self.bar.set_message(format!("{} rows, {}", HumanCount(n_rows), self.bar.prefix()));
     }
 }
 
@@ -276,24 +245,13 @@ mod tests {
     use std::fs;
 
     fn spec(suite: DataSuite, dir: &Path) -> DataSpec {
-        DataSpec {
-            suite,
-            scale_factor: 0.01,
-            parts: 3,
-            dir: dir.to_path_buf(),
-        }
+        DataSpec { suite, scale_factor: 0.01, parts: 3, dir: dir.to_path_buf() }
     }
 
     async fn number(dir: &Path, sql: &str) -> String {
         let ctx = SessionContext::new();
         register_folder(&ctx, dir).await.expect("registered");
-        let batches = ctx
-            .sql(sql)
-            .await
-            .expect("planned")
-            .collect()
-            .await
-            .expect("ran");
+        let batches = ctx.sql(sql).await.expect("planned").collect().await.expect("ran");
         datafusion::arrow::util::display::array_value_to_string(batches[0].column(0), 0)
             .expect("a value")
     }
@@ -312,31 +270,20 @@ mod tests {
         let left_over = dir.path().join("lineitem/.part-001.parquet.tmp");
         fs::remove_file(&part).expect("removed");
         fs::write(&left_over, "half a file").expect("written");
-        let error = check_complete(dir.path())
-            .expect_err("incomplete")
-            .to_string();
-        assert!(
-            error.contains("1 of 10 files") && error.contains(&spec.command()),
-            "{error}"
-        );
+        let error = check_complete(dir.path()).expect_err("incomplete").to_string();
+        assert!(error.contains("1 of 10 files") && error.contains(&spec.command()), "{error}");
 
         let made = generate(&spec).expect("made");
         assert_eq!((made.n_files, made.n_new_files), (10, 1));
         assert!(part.exists() && !left_over.exists());
-        assert_eq!(
-            number(dir.path(), "SELECT count(*) FROM lineitem").await,
-            lines
-        );
+        assert_eq!(number(dir.path(), "SELECT count(*) FROM lineitem").await, lines);
     }
 
     #[tokio::test]
     async fn tpcds_parts_make_the_whole_table() {
         let dir = tempfile::tempdir().expect("a folder");
         generate(&spec(DataSuite::Tpcds, &dir.path().join("three"))).expect("made");
-        let one = DataSpec {
-            parts: 1,
-            ..spec(DataSuite::Tpcds, &dir.path().join("one"))
-        };
+        let one = DataSpec { parts: 1, ..spec(DataSuite::Tpcds, &dir.path().join("one")) };
         generate(&one).expect("made");
         for sql in [
             "SELECT count(*) FROM inventory",
@@ -355,10 +302,7 @@ mod tests {
     fn sizes_that_make_no_sense_are_refused() {
         let dir = tempfile::tempdir().expect("a folder");
         for scale_factor in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            let spec = DataSpec {
-                scale_factor,
-                ..spec(DataSuite::Tpch, dir.path())
-            };
+            let spec = DataSpec { scale_factor, ..spec(DataSuite::Tpch, dir.path()) };
             assert!(generate(&spec).is_err(), "{scale_factor}");
         }
     }

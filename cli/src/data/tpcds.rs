@@ -18,17 +18,11 @@ pub(super) fn tables(scale_factor: f64) -> Vec<TableSize> {
     let Ok(session) = session(scale_factor) else {
         return Vec::new();
     };
-    let tables = Table::values()
-        .iter()
-        .filter(|table| **table != Table::DbgenVersion);
+    let tables = Table::values().iter().filter(|table| **table != Table::DbgenVersion);
     let size = |table: &Table| TableSize {
         name: table.get_name(),
         // a row of a table with history depends on the one before it
-        n_rows: if table.keeps_history() {
-            0
-        } else {
-            session.get_scaling().get_row_count(*table)
-        },
+        n_rows: if table.keeps_history() { 0 } else { session.get_scaling().get_row_count(*table) },
     };
     let mut sizes: Vec<_> = tables.map(size).collect();
     sizes.sort_by_key(|size| std::cmp::Reverse(size.n_rows));

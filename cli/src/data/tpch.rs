@@ -20,29 +20,14 @@ pub(super) fn tables(scale_factor: f64) -> Vec<TableSize> {
         // an order has 1 to 7 lines
         ("lineitem", n_orders * 4),
         ("orders", n_orders),
-        (
-            "partsupp",
-            PartSuppGenerator::calculate_row_count(scale_factor, 1, 1),
-        ),
-        (
-            "part",
-            PartGenerator::calculate_row_count(scale_factor, 1, 1),
-        ),
-        (
-            "customer",
-            CustomerGenerator::calculate_row_count(scale_factor, 1, 1),
-        ),
-        (
-            "supplier",
-            SupplierGenerator::calculate_row_count(scale_factor, 1, 1),
-        ),
+        ("partsupp", PartSuppGenerator::calculate_row_count(scale_factor, 1, 1)),
+        ("part", PartGenerator::calculate_row_count(scale_factor, 1, 1)),
+        ("customer", CustomerGenerator::calculate_row_count(scale_factor, 1, 1)),
+        ("supplier", SupplierGenerator::calculate_row_count(scale_factor, 1, 1)),
         ("nation", 25),
         ("region", 5),
     ];
-    let size = |(name, n_rows)| TableSize {
-        name,
-        n_rows: u64::try_from(n_rows).unwrap_or(0),
-    };
+    let size = |(name, n_rows)| TableSize { name, n_rows: u64::try_from(n_rows).unwrap_or(0) };
     tables.map(size).into()
 }
 

@@ -36,10 +36,7 @@ pub(super) fn write_part(
         writer.write(&batch)?;
         on_rows(u64::try_from(batch.num_rows()).unwrap_or(0));
     }
-    let file = writer
-        .into_inner()?
-        .into_inner()
-        .map_err(io::IntoInnerError::into_error)?;
+    let file = writer.into_inner()?.into_inner().map_err(io::IntoInnerError::into_error)?;
     publish(&file, &temporary, path)
 }
 
@@ -65,9 +62,7 @@ fn publish(file: &File, temporary: &Path, path: &Path) -> Result<()> {
     fs::rename(temporary, path).map_err(|e| CliError::at(path, &e))?;
     // the new name is on disk with the folder
     #[cfg(unix)]
-    File::open(parent(path))
-        .and_then(|dir| dir.sync_all())
-        .map_err(|e| CliError::at(path, &e))?;
+    File::open(parent(path)).and_then(|dir| dir.sync_all()).map_err(|e| CliError::at(path, &e))?;
     Ok(())
 }
 

@@ -21,8 +21,10 @@ use crate::exec::BroadcastExec;
 use crate::wire::proto;
 use crate::wire::proto::plan_node::Node;
 
-type EncodeCtx<'a> = datafusion::physical_expr_common::physical_expr::proto_encode::PhysicalExprEncodeCtx<'a>;
-type DecodeCtx<'a> = datafusion::physical_expr_common::physical_expr::proto_decode::PhysicalExprDecodeCtx<'a>;
+type EncodeCtx<'a> =
+    datafusion::physical_expr_common::physical_expr::proto_encode::PhysicalExprEncodeCtx<'a>;
+type DecodeCtx<'a> =
+    datafusion::physical_expr_common::physical_expr::proto_decode::PhysicalExprDecodeCtx<'a>;
 
 /// Encodes and decodes what DataFusion's protobuf leaves to extensions.
 ///
@@ -40,7 +42,8 @@ impl StageCodec {
     /// The context in which parts of the stage inside our nodes are decoded: with the values that
     /// a codec isn't handed.
     pub(super) fn context<'a>(&'a self, task: &'a TaskContext) -> PhysicalPlanDecodeContext<'a> {
-        PhysicalPlanDecodeContext::new(task, self).with_scalar_subquery_results(self.subqueries.clone())
+        PhysicalPlanDecodeContext::new(task, self)
+            .with_scalar_subquery_results(self.subqueries.clone())
     }
 
     fn decode_leaf(
@@ -50,7 +53,8 @@ impl StageCodec {
         converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let slice = self.leaves.get(leaf_idx as usize);
-        let slice = slice.ok_or_else(|| malformed(format!("the task has no slice of leaf {leaf_idx}")))?;
+        let slice =
+            slice.ok_or_else(|| malformed(format!("the task has no slice of leaf {leaf_idx}")))?;
         let node = PhysicalPlanNode::decode(slice.as_ref()).map_err(malformed)?;
         // Through the same converter, so that a filter in the slice is the one that the stage's
         // join updates.
@@ -135,7 +139,8 @@ impl PhysicalExtensionCodec for StageCodec {
     ) -> Result<()> {
         let ours = nodes::encode(node.as_ref(), self, converter)?;
         let claimed = || {
-            self.registry.first(|codec, payload| codec.try_encode(Arc::clone(&node), payload, converter))
+            self.registry
+                .first(|codec, payload| codec.try_encode(Arc::clone(&node), payload, converter))
         };
         let content = match ours {
             Some(content) => content,
@@ -146,20 +151,30 @@ impl PhysicalExtensionCodec for StageCodec {
     }
 
     fn try_decode_udf(&self, name: &str, buf: &[u8]) -> Result<Arc<ScalarUDF>> {
-        self.decode_function("scalar function", name, buf, |codec, buf| codec.try_decode_udf(name, buf))
+        self.decode_function("scalar function", name, buf, |codec, buf| {
+            codec.try_decode_udf(name, buf)
+        })
     }
 
     fn try_encode_udf(&self, node: &ScalarUDF, buf: &mut Vec<u8>) -> Result<()> {
         self.encode_function(buf, |codec, buf| codec.try_encode_udf(node, buf))
     }
 
-    fn try_decode_higher_order_function(&self, name: &str, buf: &[u8]) -> Result<Arc<HigherOrderUDF>> {
+    fn try_decode_higher_order_function(
+        &self,
+        name: &str,
+        buf: &[u8],
+    ) -> Result<Arc<HigherOrderUDF>> {
         self.decode_function("higher-order function", name, buf, |codec, buf| {
             codec.try_decode_higher_order_function(name, buf)
         })
     }
 
-    fn try_encode_higher_order_function(&self, node: &HigherOrderUDF, buf: &mut Vec<u8>) -> Result<()> {
+    fn try_encode_higher_order_function(
+        &self,
+        node: &HigherOrderUDF,
+        buf: &mut Vec<u8>,
+    ) -> Result<()> {
         self.encode_function(buf, |codec, buf| codec.try_encode_higher_order_function(node, buf))
     }
 
@@ -179,7 +194,8 @@ impl PhysicalExtensionCodec for StageCodec {
         buf: &mut Vec<u8>,
         ctx: &EncodeCtx<'_>,
     ) -> Result<()> {
-        let claimed = self.registry.first(|codec, payload| codec.try_encode_expr(node, payload, ctx));
+        let claimed =
+            self.registry.first(|codec, payload| codec.try_encode_expr(node, payload, ctx));
         *buf = to_named(claimed.ok_or_else(|| not_ours("expression"))?).encode_to_vec();
         Ok(())
     }
@@ -195,7 +211,9 @@ impl PhysicalExtensionCodec for StageCodec {
     }
 
     fn try_decode_udwf(&self, name: &str, buf: &[u8]) -> Result<Arc<WindowUDF>> {
-        self.decode_function("window function", name, buf, |codec, buf| codec.try_decode_udwf(name, buf))
+        self.decode_function("window function", name, buf, |codec, buf| {
+            codec.try_decode_udwf(name, buf)
+        })
     }
 
     fn try_encode_udwf(&self, node: &WindowUDF, buf: &mut Vec<u8>) -> Result<()> {

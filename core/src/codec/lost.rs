@@ -9,15 +9,17 @@ use std::sync::Arc;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::memory::MemorySourceConfig;
-use datafusion::datasource::physical_plan::{ArrowSource, CsvSource, FileScanConfig, ParquetSource};
+use datafusion::datasource::physical_plan::{
+    ArrowSource, CsvSource, FileScanConfig, ParquetSource,
+};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Literal};
 use datafusion::physical_expr::window::{PlainAggregateWindowExpr, WindowExpr};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::memory::LazyMemoryExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
-use datafusion::physical_plan::ExecutionPlan;
 
 /// What of this node (not of its children) the protobuf would lose; `None` if nothing that matters.
 pub fn lost_on_the_wire(plan: &dyn ExecutionPlan) -> Option<String> {
@@ -31,7 +33,8 @@ pub fn lost_on_the_wire(plan: &dyn ExecutionPlan) -> Option<String> {
 }
 
 fn lost_by_scan(plan: &dyn ExecutionPlan) -> Option<&'static str> {
-    let config = plan.downcast_ref::<DataSourceExec>()?.data_source().downcast_ref::<FileScanConfig>()?;
+    let config =
+        plan.downcast_ref::<DataSourceExec>()?.data_source().downcast_ref::<FileScanConfig>()?;
     let table = config.file_source.table_schema();
     let files = || config.file_groups.iter().flat_map(|group| group.iter());
     if config.file_compression_type.is_compressed() {
@@ -39,9 +42,6 @@ fn lost_by_scan(plan: &dyn ExecutionPlan) -> Option<&'static str> {
     }
     if config.expr_adapter_factory.is_some() {
         return Some("its expression adapter");
-    }
-    if config.preserve_order && config.output_ordering.is_empty() {
-        return Some("that its files must be read in order");
     }
     if !table.virtual_columns().is_empty() {
         return Some("virtual columns");
@@ -95,14 +95,18 @@ fn is_json_array(config: &FileScanConfig) -> bool {
 }
 
 fn lost_by_memory(plan: &dyn ExecutionPlan) -> Option<&'static str> {
-    let source = plan.downcast_ref::<DataSourceExec>()?.data_source().downcast_ref::<MemorySourceConfig>()?;
+    let source = plan
+        .downcast_ref::<DataSourceExec>()?
+        .data_source()
+        .downcast_ref::<MemorySourceConfig>()?;
     let is_ambiguous = source.projection().is_some() && !source.sort_information().is_empty();
     is_ambiguous.then_some("which columns its order refers to")
 }
 
 fn lost_by_series(plan: &dyn ExecutionPlan) -> Option<&'static str> {
     let series = plan.downcast_ref::<LazyMemoryExec>()?;
-    if series.properties().output_ordering().is_some() {
+    // The order is added after the other properties were computed, which don't show it.
+    if series.properties().eq_properties.output_ordering().is_some() {
         return Some("the order of its rows");
     }
     series.schema().fields().is_empty().then_some("that no column is read")
@@ -153,8 +157,10 @@ fn lost_by_expressions(plan: &dyn ExecutionPlan) -> Option<&'static str> {
 
 fn lost_by_expression(expr: &dyn PhysicalExpr) -> Option<&'static str> {
     if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
-        let plain = BinaryExpr::new(Arc::clone(binary.left()), *binary.op(), Arc::clone(binary.right()));
-        let can_overflow = matches!(binary.op(), Operator::Plus | Operator::Minus | Operator::Multiply);
+        let plain =
+            BinaryExpr::new(Arc::clone(binary.left()), *binary.op(), Arc::clone(binary.right()));
+        let can_overflow =
+            matches!(binary.op(), Operator::Plus | Operator::Minus | Operator::Multiply);
         return (can_overflow && *binary != plain).then_some("that an operator fails on overflow");
     }
     if let Some(cast) = expr.downcast_ref::<CastExpr>() {

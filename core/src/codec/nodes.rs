@@ -117,7 +117,11 @@ pub(super) fn decode_exchange(
             n_shuffle_partitions: exchange.n_partitions,
         },
         equivalences,
-        hash_exprs: exchange.hash_exprs.iter().map(|expr| decode_expr(expr)).collect::<Result<_>>()?,
+        hash_exprs: exchange
+            .hash_exprs
+            .iter()
+            .map(|expr| decode_expr(expr))
+            .collect::<Result<_>>()?,
         ordering,
     };
     Ok(new_exchange_node(Exchange::new(spec)))

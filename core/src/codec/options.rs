@@ -12,8 +12,11 @@ const MACHINE_DEPENDENT: &[&str] =
 
 /// Every `datafusion.*` option that differs from its default, and every entry of every extension.
 pub fn changed_options(options: &ConfigOptions) -> Vec<(String, String)> {
-    let defaults: HashMap<_, _> =
-        ConfigOptions::default().entries().into_iter().map(|entry| (entry.key, entry.value)).collect();
+    let defaults: HashMap<_, _> = ConfigOptions::default()
+        .entries()
+        .into_iter()
+        .map(|entry| (entry.key, entry.value))
+        .collect();
     let built_in = options.entries().into_iter().filter_map(|entry| {
         let is_changed = defaults.get(&entry.key).is_some_and(|default| *default != entry.value);
         let is_sent = is_changed || MACHINE_DEPENDENT.contains(&entry.key.as_str());
@@ -22,7 +25,8 @@ pub fn changed_options(options: &ConfigOptions) -> Vec<(String, String)> {
     let extensions = options.extensions.iter().flat_map(|(prefix, extension)| {
         extension.entries().into_iter().filter_map(move |entry| {
             // The macro's keys lack the prefix, hand-written ones may have it.
-            let has_prefix = entry.key.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('.'));
+            let has_prefix =
+                entry.key.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('.'));
             let key = if has_prefix { entry.key } else { format!("{prefix}.{}", entry.key) };
             entry.value.map(|value| (key, value))
         })
@@ -71,6 +75,6 @@ mod tests {
     fn unknown_options_are_ignored() {
         let sent = [("nobody.knows".to_owned(), "1".to_owned())];
         let there = apply_options(&SessionConfig::new(), &sent);
-        assert_eq!(there.options().execution.batch_size, 8192);
+        assert_eq!(there.options().execution.batch_size.get(), 8192);
     }
 }

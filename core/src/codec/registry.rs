@@ -16,7 +16,11 @@ impl CodecRegistry {
     /// Adds a codec, replacing one of the same name. Encoding asks the codecs in the order in
     /// which they were added.
     #[must_use]
-    pub fn with_codec(mut self, name: impl Into<String>, codec: Arc<dyn PhysicalExtensionCodec>) -> Self {
+    pub fn with_codec(
+        mut self,
+        name: impl Into<String>,
+        codec: Arc<dyn PhysicalExtensionCodec>,
+    ) -> Self {
         let name = name.into();
         self.codecs.retain(|(known, _)| *known != name);
         self.codecs.push((name, codec));

@@ -34,7 +34,11 @@ impl StageDecoder {
     ///
     /// # Errors
     /// `Execution` for bytes that aren't a plan.
-    pub fn try_new(codecs: Arc<CodecRegistry>, plan: &[u8], subquery_values: Vec<ScalarValue>) -> Result<Self> {
+    pub fn try_new(
+        codecs: Arc<CodecRegistry>,
+        plan: &[u8],
+        subquery_values: Vec<ScalarValue>,
+    ) -> Result<Self> {
         let plan = PhysicalPlanNode::decode(plan).map_err(malformed)?;
         Ok(Self { codecs, plan, subquery_values })
     }
@@ -94,7 +98,8 @@ fn encoder(codecs: &Arc<CodecRegistry>) -> StageCodec {
 /// DataFusion's message repeats the whole plan.
 fn first_sentence(node: &str, error: &str) -> String {
     let text = error.split(". Plan: ").next().unwrap_or(error);
-    let text = text.replace("Internal error: Unsupported plan and extension codec failed with ", "");
+    let text =
+        text.replace("Internal error: Unsupported plan and extension codec failed with ", "");
     format!("{node} can't be encoded: {}", text.trim_matches(['[', ']']))
 }
 

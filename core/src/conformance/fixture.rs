@@ -76,7 +76,9 @@ impl TransportFixture {
 
 impl fmt::Debug for TransportFixture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TransportFixture").field("transport", &self.transport).finish_non_exhaustive()
+        f.debug_struct("TransportFixture")
+            .field("transport", &self.transport)
+            .finish_non_exhaustive()
     }
 }
 

@@ -30,8 +30,11 @@ impl Host {
         worker: Arc<dyn WorkerChannel>,
         env: TransportEnv,
     ) -> Verdict<Self> {
-        let failed = |error: &dyn std::fmt::Display| Failure::from(format!("no runtime for the server: {error}"));
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| failed(&error))?;
+        let failed = |error: &dyn std::fmt::Display| {
+            Failure::from(format!("no runtime for the server: {error}"))
+        };
+        let runtime =
+            Builder::new_current_thread().enable_all().build().map_err(|error| failed(&error))?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel::<()>();
         let run = move || {
@@ -39,7 +42,10 @@ impl Host {
             let _ = runtime.block_on(stopped);
             runtime.shutdown_background();
         };
-        thread::Builder::new().name("conformance server".to_owned()).spawn(run).map_err(|error| failed(&error))?;
+        thread::Builder::new()
+            .name("conformance server".to_owned())
+            .spawn(run)
+            .map_err(|error| failed(&error))?;
         let serve = async move { transport.serve(&listen, worker, &env).await };
         let server = handle.spawn(serve).await.map_err(|error| failed(&error))??;
         Ok(Self {

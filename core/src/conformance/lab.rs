@@ -21,11 +21,12 @@ use crate::ids::{OutputIdx, QueryId, StageId, TaskId, TaskIdx};
 use crate::limits;
 use crate::metadata::Metadata;
 use crate::protocol::{
-    AddTasks, FetchRequest, OpenQuery, PROTOCOL_VERSION, QuerySession, SessionCommand, SessionEvent,
-    StagePlan, TaskPlan, TaskReport,
+    AddTasks, FetchRequest, OpenQuery, PROTOCOL_VERSION, QuerySession, SessionCommand,
+    SessionEvent, StagePlan, TaskPlan, TaskReport,
 };
 use crate::transport::{
-    BatchStream, Channels, ShuffleTransport, StaticWorkers, TransportEnv, TransportRegistry, WorkerChannel,
+    BatchStream, Channels, ShuffleTransport, StaticWorkers, TransportEnv, TransportRegistry,
+    WorkerChannel,
 };
 use crate::worker::{Worker, WorkerOptions};
 
@@ -91,9 +92,14 @@ impl Lab {
         let probe = Arc::new(Probe::new(Arc::new(worker.clone())));
         let transport = fixture.transport();
         let served: Arc<dyn WorkerChannel> = Arc::clone(&probe) as _;
-        let serving = Host::serve(Arc::clone(&transport), fixture.listen(), served, server_env.clone());
+        let serving =
+            Host::serve(Arc::clone(&transport), fixture.listen(), served, server_env.clone());
         let host = within(fixture.patience(), "the server", serving).await??;
-        let url = host.urls.first().cloned().ok_or_else(|| Failure::from("a server without a URL".to_owned()))?;
+        let url = host
+            .urls
+            .first()
+            .cloned()
+            .ok_or_else(|| Failure::from("a server without a URL".to_owned()))?;
         let connecting = transport.connect(&url, &client_env);
         let channel = within(fixture.patience(), "the connection", connecting).await??;
         Ok(Self {
@@ -142,7 +148,11 @@ impl Lab {
     }
 
     /// Waits for something that has to happen.
-    pub(super) async fn within<T>(&self, what: &str, future: impl Future<Output = T>) -> Verdict<T> {
+    pub(super) async fn within<T>(
+        &self,
+        what: &str,
+        future: impl Future<Output = T>,
+    ) -> Verdict<T> {
         within(self.patience, what, future).await
     }
 
@@ -166,7 +176,9 @@ impl Lab {
     pub(super) async fn error(&self, stream: &mut BatchStream) -> Verdict<TransportError> {
         let error = match self.next(stream).await? {
             Some(Err(error)) => error,
-            Some(Ok(batch)) => return Err(format!("{} rows instead of an error", batch.num_rows()).into()),
+            Some(Ok(batch)) => {
+                return Err(format!("{} rows instead of an error", batch.num_rows()).into());
+            }
             None => return Err("an end instead of an error".to_owned().into()),
         };
         let after = self.next(stream).await?;
@@ -184,7 +196,7 @@ impl Lab {
     }
 
     /// Waits for a condition.
-    pub(super) async fn until(&self, what: &str, is_so: impl Fn() -> bool) -> Verdict {
+    pub(super) async fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) -> Verdict {
         let wait = async {
             while !is_so() {
                 tokio::task::yield_now().await;
@@ -220,13 +232,19 @@ impl Lab {
     pub(super) async fn until_idle(&self) -> Verdict {
         let held = || {
             let stats = self.worker.stats();
-            stats.queries + stats.tasks + stats.spawned_tasks + stats.reserved_bytes
+            stats.queries
+                + stats.tasks
+                + stats.spawned_tasks
+                + stats.reserved_bytes
                 + self.client_env.budget.used_bytes()
         };
         let idle = self.until("an idle worker", || held() == 0).await;
         idle.map_err(|failure| {
             let client_bytes = self.client_env.budget.used_bytes();
-            Failure::from(format!("{failure}: {:?}, {client_bytes} bytes at the client", self.worker.stats()))
+            Failure::from(format!(
+                "{failure}: {:?}, {client_bytes} bytes at the client",
+                self.worker.stats()
+            ))
         })
     }
 
@@ -251,8 +269,12 @@ fn new_worker(env: &TransportEnv, codecs: CodecRegistry, settings: Settings) -> 
 }
 
 async fn within<T>(patience: Duration, what: &str, future: impl Future<Output = T>) -> Verdict<T> {
-    let waited = tokio::time::timeout(patience, future).await;
-    waited.map_err(|_| Failure::from(format!("{what} did not come within {patience:?}")))
+    // The limit first: a future that nobody woke must not get its poll from the limit's timer.
+    tokio::select! {
+        biased;
+        () = tokio::time::sleep(patience) => Err(format!("{what} did not come within {patience:?}").into()),
+        done = future => Ok(done),
+    }
 }
 
 /// An open query.
@@ -264,7 +286,8 @@ pub(super) struct Query<'a> {
 
 impl Query<'_> {
     pub(super) async fn command(&self, command: SessionCommand) -> Verdict {
-        let sent = self.lab.within("room for a command", self.session.commands.send(command)).await?;
+        let sent =
+            self.lab.within("room for a command", self.session.commands.send(command)).await?;
         sent.map_err(|_| Failure::from("the session is over".to_owned()))
     }
 
@@ -272,7 +295,8 @@ impl Query<'_> {
     pub(super) async fn add(&self, stage: StageId, script: &Arc<Script>) -> Verdict {
         let plan = encode_plan(&script.plan(), &self.lab.codecs)
             .map_err(|error| Failure::from(format!("the plan can't be encoded: {error}")))?;
-        let stage = StagePlan { stage, n_tasks: 1, plan, subquery_values: Vec::new(), inputs: Vec::new() };
+        let stage =
+            StagePlan { stage, n_tasks: 1, plan, subquery_values: Vec::new(), inputs: Vec::new() };
         let tasks = vec![TaskPlan { task: TaskIdx(0), leaves: Vec::new() }];
         self.command(SessionCommand::AddTasks(Box::new(AddTasks { stage, tasks }))).await
     }

@@ -42,7 +42,7 @@ use crate::error::TransportError;
 pub struct Failure(String);
 
 /// What a case, or a step of it, found out.
-pub type Verdict<T = ()> = std::result::Result<T, Failure>;
+pub type Verdict<T = ()> = Result<T, Failure>;
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

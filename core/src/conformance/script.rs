@@ -15,7 +15,8 @@ use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, ReplaceChildrenOptions,
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
+    ReplaceChildrenOptions,
 };
 use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConverterExtension};
 use tokio::sync::watch;
@@ -132,7 +133,10 @@ impl Drop for Script {
 
 impl fmt::Debug for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Script").field("id", &self.id).field("progress", &self.progress).finish_non_exhaustive()
+        f.debug_struct("Script")
+            .field("id", &self.id)
+            .field("progress", &self.progress)
+            .finish_non_exhaustive()
     }
 }
 
@@ -196,7 +200,11 @@ impl ExecutionPlan for ScriptExec {
         Ok(TreeNodeRecursion::Continue)
     }
 
-    fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    fn execute(
+        &self,
+        partition: usize,
+        _context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
         self.script.progress[partition].executed.fetch_add(1, Ordering::AcqRel);
         let running = Running { script: Arc::clone(&self.script), output: partition, next: 0 };
         let stream = futures::stream::unfold(running, Running::step);
@@ -223,7 +231,8 @@ impl Running {
                 }
                 Step::Wait(gate) => gate.opened().await,
                 Step::Fail(make) => return Some((Err(make()), self)),
-                Step::Panic(text) => std::panic::panic_any(text),
+                // Without the hook, whose report would look like a failure of the case.
+                Step::Panic(text) => std::panic::resume_unwind(Box::new(text)),
             }
         }
     }
@@ -248,7 +257,8 @@ impl PhysicalExtensionCodec for ScriptCodec {
         _converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let broken = |text: &str| DataFusionError::Execution(text.to_owned());
-        let (id, padding) = buf.split_first_chunk().ok_or_else(|| broken("a script without its number"))?;
+        let (id, padding) =
+            buf.split_first_chunk().ok_or_else(|| broken("a script without its number"))?;
         let script = SCRIPTS.get(&u64::from_le_bytes(*id)).and_then(|script| script.upgrade());
         let script = script.ok_or_else(|| broken("a script that is over"))?;
         let is_whole = padding.len() == script.padding

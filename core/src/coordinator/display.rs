@@ -45,8 +45,9 @@ impl Builder<'_> {
     ) -> Arc<dyn ExecutionPlan> {
         let node_idx = *next_idx;
         *next_idx += 1;
-        let input = exchange_of(plan.as_ref())
-            .and_then(|exchange| self.stages.iter().find(|stage| stage.id == exchange.spec().stage));
+        let input = exchange_of(plan.as_ref()).and_then(|exchange| {
+            self.stages.iter().find(|stage| stage.id == exchange.spec().stage)
+        });
         let children = match input {
             Some(input) => vec![self.stage(input.id, &input.plan)],
             None => {

@@ -1,13 +1,13 @@
 //! One execution of a distributed plan: sends stages to their workers when they may be read.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::physical_planning_context::{ScalarSubqueryResults, SubqueryIndex};
 use futures::future::try_join_all;
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use url::Url;
 
@@ -26,7 +26,15 @@ pub(super) struct Execution {
     pub(super) sessions: Sessions,
     values: Vec<ScalarSubqueryResults>,
     scopes: BTreeMap<ScopeId, OnceCell<()>>,
-    n_pending: AtomicUsize,
+    progress: Mutex<Progress>,
+}
+
+/// What was sent. A reader that sends a scope's stages may be dropped on the way; the next one goes
+/// on where it stopped.
+#[derive(Debug)]
+struct Progress {
+    sent: BTreeSet<(StageId, Url)>,
+    pending: BTreeSet<ScopeId>,
 }
 
 impl Execution {
@@ -38,19 +46,26 @@ impl Execution {
     ) -> Self {
         let scopes: BTreeMap<_, _> =
             plan.stages.iter().map(|stage| (stage.scope, OnceCell::new())).collect();
-        let n_pending = AtomicUsize::new(scopes.len());
-        Self { plan, sessions, values, scopes, n_pending }
+        let progress =
+            Progress { sent: BTreeSet::new(), pending: scopes.keys().copied().collect() };
+        Self { plan, sessions, values, scopes, progress: Mutex::new(progress) }
     }
 
     async fn send_scope(&self, scope: ScopeId) -> Result<()> {
         let stages: Vec<_> = self.plan.stages.iter().filter(|stage| stage.scope == scope).collect();
         let workers: BTreeSet<&Url> = stages.iter().flat_map(|stage| &stage.workers).collect();
         let values = self.values_of(scope);
-        try_join_all(workers.into_iter().map(|worker| self.send_tasks(worker, &stages, &values))).await?;
-        if self.n_pending.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.sessions.seal().await?;
+        try_join_all(workers.into_iter().map(|worker| self.send_tasks(worker, &stages, &values)))
+            .await?;
+        let is_last = {
+            let mut progress = self.progress.lock();
+            progress.pending.remove(&scope);
+            progress.pending.is_empty()
+        };
+        match is_last {
+            true => self.sessions.seal().await,
+            false => Ok(()),
         }
-        Ok(())
     }
 
     async fn send_tasks(
@@ -61,14 +76,26 @@ impl Execution {
     ) -> Result<()> {
         for stage in stages {
             let tasks = stage.tasks_of(worker);
-            if tasks.is_empty() {
+            let key = (stage.id, worker.clone());
+            if tasks.is_empty() || self.progress.lock().sent.contains(&key) {
                 continue;
             }
             let shared = stage.shared(&self.plan.stages, values.to_vec());
             let add = SessionCommand::AddTasks(Box::new(AddTasks { stage: shared, tasks }));
             self.sessions.send(worker, add).await?;
+            self.progress.lock().sent.insert(key);
         }
         Ok(())
+    }
+
+    async fn ready(&self, stage: StageId) -> Result<()> {
+        let stage = self.plan.stages.iter().find(|planned| planned.id == stage);
+        let stage = stage
+            .ok_or_else(|| TransportError::internal("an exchange reads no stage of its plan"))?;
+        let Some(cell) = self.scopes.get(&stage.scope) else {
+            return Ok(());
+        };
+        cell.get_or_try_init(|| self.send_scope(stage.scope)).await.map(|_| ())
     }
 
     /// The values that a scope's stages may read; one without a value is never read by them.
@@ -80,14 +107,17 @@ impl Execution {
     }
 }
 
+/// What the head stage's exchanges hold of their execution. Operators keep what they were executed
+/// with, and plans outlive their result streams: neither may keep a query alive.
+#[derive(Debug)]
+pub(super) struct Gate(pub(super) Weak<Execution>);
+
 #[async_trait]
-impl StageGate for Execution {
+impl StageGate for Gate {
     async fn ready(&self, stage: StageId) -> Result<()> {
-        let stage = self.plan.stages.iter().find(|planned| planned.id == stage);
-        let stage = stage.ok_or_else(|| TransportError::internal("an exchange reads no stage of its plan"))?;
-        let Some(cell) = self.scopes.get(&stage.scope) else {
-            return Ok(());
-        };
-        cell.get_or_try_init(|| self.send_scope(stage.scope)).await.map(|_| ())
+        match self.0.upgrade() {
+            Some(execution) => execution.ready(stage).await,
+            None => Err(TransportError::Cancelled),
+        }
     }
 }

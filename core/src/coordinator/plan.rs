@@ -63,7 +63,11 @@ impl PlannedStage {
     }
 
     /// What every task of the stage shares, with these subquery values.
-    pub(super) fn shared(&self, all: &[Self], values: Vec<datafusion::common::ScalarValue>) -> StagePlan {
+    pub(super) fn shared(
+        &self,
+        all: &[Self],
+        values: Vec<datafusion::common::ScalarValue>,
+    ) -> StagePlan {
         let route = |id: &StageId| {
             let input = all.iter().find(|stage| stage.id == *id);
             input.map(|input| StageRoutes { stage: *id, workers: input.workers.clone() })

@@ -101,7 +101,8 @@ impl DistributedExec {
             ))
         })?;
         let values = Vec::new();
-        StageDecoder::try_new(Arc::clone(&self.plan.codecs), encoded, values)?.decode(Vec::new(), context)
+        StageDecoder::try_new(Arc::clone(&self.plan.codecs), encoded, values)?
+            .decode(Vec::new(), context)
     }
 }
 
@@ -180,7 +181,10 @@ impl ExecutionPlan for DistributedExec {
         self: Arc<Self>,
         children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+        self.replace_children(
+            children,
+            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
+        )
     }
 
     fn apply_expressions(
@@ -190,7 +194,11 @@ impl ExecutionPlan for DistributedExec {
         Ok(TreeNodeRecursion::Continue)
     }
 
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
         if partition != 0 {
             return Err(DataFusionError::Internal(format!(
                 "DistributedExec has one partition, not one numbered {partition}"

@@ -9,14 +9,14 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::{Stream, StreamExt};
 
-use super::execution::Execution;
+use super::execution::{Execution, Gate};
 use super::plan::{DistributedPlan, subquery_scopes};
 use super::sessions::Sessions;
 use super::store::MetricsStore;
 use crate::codec::changed_options;
 use crate::config::DistributedConfig;
 use crate::error::{TransportError, find_transport_error};
-use crate::exec::{ExchangeRuntime, StageGate};
+use crate::exec::ExchangeRuntime;
 use crate::ids::{HEAD_STAGE, QueryId, TaskIdx};
 use crate::metadata::Metadata;
 use crate::metrics;
@@ -75,7 +75,11 @@ impl Running {
             protocol_version: PROTOCOL_VERSION,
             deadline,
             options: changed_options(options),
-            metadata: context.session_config().get_extension::<Metadata>().map(|m| (*m).clone()).unwrap_or_default(),
+            metadata: context
+                .session_config()
+                .get_extension::<Metadata>()
+                .map(|m| (*m).clone())
+                .unwrap_or_default(),
             peer: None,
         };
         let channels = plan.channels.clone();
@@ -89,7 +93,7 @@ impl Running {
             channels,
             deadline,
             compression: config.compression,
-            gate: Some(Arc::clone(&execution) as Arc<dyn StageGate>),
+            gate: Some(Arc::new(Gate(Arc::downgrade(&execution)))),
         };
         let session_config = context.session_config().clone().with_extension(Arc::new(runtime));
         let rows = head.execute(0, Arc::new(with_config(context, session_config)))?;
@@ -134,7 +138,9 @@ async fn explain(execution: &Execution, error: DataFusionError) -> DataFusionErr
     // The cause may still be on its way.
     execution.sessions.finish().await;
     let cause = execution.sessions.inbox().root_cause();
-    cause.filter(|cause| !cause.is_consequence()).map_or_else(|| surface(error), DataFusionError::from)
+    cause
+        .filter(|cause| !cause.is_consequence())
+        .map_or_else(|| surface(error), DataFusionError::from)
 }
 
 /// A worker's error as the variant that it was there.

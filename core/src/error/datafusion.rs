@@ -33,7 +33,9 @@ pub fn find_transport_error(error: &DataFusionError) -> Option<&TransportError> 
     }
 }
 
-fn find_in_external<'a>(error: &'a (dyn Error + Send + Sync + 'static)) -> Option<&'a TransportError> {
+fn find_in_external<'a>(
+    error: &'a (dyn Error + Send + Sync + 'static),
+) -> Option<&'a TransportError> {
     error
         .downcast_ref::<TransportError>()
         .or_else(|| error.downcast_ref::<DataFusionError>().and_then(find_transport_error))
@@ -162,7 +164,9 @@ fn from_remote(remote: RemoteError) -> DataFusionError {
         | ErrorKind::External
         | ErrorKind::Join
         | ErrorKind::Arrow
-        | ErrorKind::Unknown(_) => return E::External(Box::new(TransportError::Remote(Box::new(remote)))),
+        | ErrorKind::Unknown(_) => {
+            return E::External(Box::new(TransportError::Remote(Box::new(remote))));
+        }
     };
     match origin {
         Some(origin) => E::Context(origin, Box::new(inner)),

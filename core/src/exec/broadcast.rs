@@ -111,7 +111,10 @@ impl ExecutionPlan for BroadcastExec {
         self: Arc<Self>,
         children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+        self.replace_children(
+            children,
+            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
+        )
     }
 
     fn apply_expressions(
@@ -121,7 +124,11 @@ impl ExecutionPlan for BroadcastExec {
         Ok(TreeNodeRecursion::Continue)
     }
 
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
         let (copy, input) = (partition / self.fans.len(), partition % self.fans.len());
         let fan = self.fans[input].get_or_init(|| Arc::new(Fan::new(self, input, &context)));
         fan.start(|| self.input.execute(input, context))?;
@@ -166,7 +173,7 @@ struct Copy {
 }
 
 enum Item {
-    InMemory(RecordBatch, Arc<Reserved>),
+    InMemory { batch: RecordBatch, _reserved: Arc<Reserved> },
     Spilled,
 }
 
@@ -187,8 +194,10 @@ impl Drop for Reserved {
 impl Fan {
     fn new(exec: &BroadcastExec, partition: usize, context: &Arc<TaskContext>) -> Self {
         let spill_metrics = SpillMetrics::new(&exec.metrics, partition);
-        let manager = Arc::new(SpillManager::new(context.runtime_env(), spill_metrics, exec.schema()));
-        let max_file_bytes = context.session_config().options().execution.max_spill_file_size_bytes.get();
+        let manager =
+            Arc::new(SpillManager::new(context.runtime_env(), spill_metrics, exec.schema()));
+        let max_file_bytes =
+            context.session_config().options().execution.max_spill_file_size_bytes.get();
         let new_copy = || {
             let (sink, reader) = spsc_channel(max_file_bytes, Arc::clone(&manager));
             Copy { queue: VecDeque::new(), is_gone: false, sink, spill_reader: Some(reader) }
@@ -207,7 +216,10 @@ impl Fan {
         }
     }
 
-    fn start(self: &Arc<Self>, input: impl FnOnce() -> Result<SendableRecordBatchStream>) -> Result<()> {
+    fn start(
+        self: &Arc<Self>,
+        input: impl FnOnce() -> Result<SendableRecordBatchStream>,
+    ) -> Result<()> {
         let mut pump = self.pump.lock();
         if pump.is_none() {
             // The pump must not keep the fan alive: the fan's drop is what aborts it.
@@ -233,14 +245,20 @@ impl Fan {
 
     fn push(self: &Arc<Self>, batch: &RecordBatch) -> Result<()> {
         let bytes = batch.get_array_memory_size();
-        let reserved = self.memory.lock().try_grow(bytes).is_ok().then(|| {
-            Arc::new(Reserved { fan: Arc::downgrade(self), bytes })
-        });
+        let reserved = self
+            .memory
+            .lock()
+            .try_grow(bytes)
+            .is_ok()
+            .then(|| Arc::new(Reserved { fan: Arc::downgrade(self), bytes }));
         let mut state = self.state.lock();
         for copy in state.copies.iter_mut().filter(|copy| !copy.is_gone) {
             match &reserved {
                 Some(reserved) => {
-                    copy.queue.push_back(Item::InMemory(batch.clone(), Arc::clone(reserved)));
+                    copy.queue.push_back(Item::InMemory {
+                        batch: batch.clone(),
+                        _reserved: Arc::clone(reserved),
+                    });
                 }
                 None => {
                     copy.sink.push_batch(batch)?;
@@ -302,7 +320,7 @@ impl Reader {
             let mut changed = pin!(fan.changed.notified());
             changed.as_mut().enable();
             match self.pop() {
-                Some(Ok(Item::InMemory(batch, _))) => return Ok(Some(batch)),
+                Some(Ok(Item::InMemory { batch, .. })) => return Ok(Some(batch)),
                 Some(Ok(Item::Spilled)) => return self.spilled.next().await.transpose(),
                 Some(Err(end)) => return end.map(|()| None),
                 None => changed.await,

@@ -25,7 +25,8 @@ impl TaskLeafExec {
     /// # Errors
     /// `Internal` without slices, or where slices differ in their partition count.
     pub fn try_new(leaf_idx: u32, slices: Vec<Arc<dyn ExecutionPlan>>) -> Result<Self> {
-        let count = |plan: &Arc<dyn ExecutionPlan>| plan.properties().partitioning.partition_count();
+        let count =
+            |plan: &Arc<dyn ExecutionPlan>| plan.properties().partitioning.partition_count();
         let Some(first) = slices.first() else {
             return Err(DataFusionError::Internal("a leaf without slices".to_owned()));
         };

@@ -128,12 +128,14 @@ mod tests {
             Just(ExchangeKind::Broadcast)
         ];
         (kind, 1..6u32, 1..5u32, 1..6u32, 1..5u32).prop_map(
-            |(kind, n_producers, n_producer_partitions, n_consumers, n_shuffle_partitions)| Routing {
-                kind,
-                n_producers,
-                n_producer_partitions,
-                n_consumers,
-                n_shuffle_partitions,
+            |(kind, n_producers, n_producer_partitions, n_consumers, n_shuffle_partitions)| {
+                Routing {
+                    kind,
+                    n_producers,
+                    n_producer_partitions,
+                    n_consumers,
+                    n_shuffle_partitions,
+                }
             },
         )
     }

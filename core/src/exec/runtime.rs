@@ -64,7 +64,11 @@ impl ExchangeRuntime {
     ///
     /// # Errors
     /// `Protocol` where the task has no worker; else the resolver's or the transport's error.
-    pub async fn channel(&self, stage: StageId, task: TaskIdx) -> TransportResult<Arc<dyn WorkerChannel>> {
+    pub async fn channel(
+        &self,
+        stage: StageId,
+        task: TaskIdx,
+    ) -> TransportResult<Arc<dyn WorkerChannel>> {
         let worker = self.routes.get(&stage).and_then(|workers| workers.get(task.as_usize()));
         let worker = worker.ok_or_else(|| {
             TransportError::Protocol(format!("no worker is known for stage {stage}, task {task}"))

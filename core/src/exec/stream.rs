@@ -114,11 +114,16 @@ impl Reader {
     }
 
     /// A k-way merge: each source is in order, so the result is.
-    fn merge(&self, streams: Vec<BatchStream>, ordering: &LexOrdering) -> Result<SendableRecordBatchStream> {
+    fn merge(
+        &self,
+        streams: Vec<BatchStream>,
+        ordering: &LexOrdering,
+    ) -> Result<SendableRecordBatchStream> {
         let adapt = |stream: BatchStream| -> SendableRecordBatchStream {
             let expected = Arc::clone(&self.schema);
-            let stream =
-                stream.map(move |item| item.map_err(external).and_then(|batch| with_schema(batch, &expected)));
+            let stream = stream.map(move |item| {
+                item.map_err(external).and_then(|batch| with_schema(batch, &expected))
+            });
             Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), stream))
         };
         let name = format!("exchange merge of stage {}, partition {}", self.stage, self.partition);
@@ -146,7 +151,9 @@ fn with_schema(
     let columns = batch.columns().to_vec();
     arrow::record_batch::RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
         .map_err(|error| {
-            DataFusionError::Internal(format!("a producer's rows don't have the plan's schema: {error}"))
+            DataFusionError::Internal(format!(
+                "a producer's rows don't have the plan's schema: {error}"
+            ))
         })
 }
 

@@ -73,7 +73,9 @@ impl BatchEncoder {
         let batch = compact(batch)?;
         let schema = batch.schema_ref();
         let mut stream = match self.stream.take() {
-            Some((known, stream)) if Arc::ptr_eq(&known, schema) || known == *schema => (known, stream),
+            Some((known, stream)) if Arc::ptr_eq(&known, schema) || known == *schema => {
+                (known, stream)
+            }
             // A plan may change a schema's metadata or nullability between its batches.
             _ => (Arc::clone(schema), new_stream(schema, self.compression)?),
         };
@@ -86,7 +88,9 @@ impl BatchEncoder {
 
 impl fmt::Debug for BatchEncoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BatchEncoder").field("compression", &self.compression).finish_non_exhaustive()
+        f.debug_struct("BatchEncoder")
+            .field("compression", &self.compression)
+            .finish_non_exhaustive()
     }
 }
 
@@ -192,7 +196,11 @@ impl BatchDecoder {
         batch.ok_or_else(|| ipc("a frame without a batch"))
     }
 
-    fn take_message(&mut self, message: Message<'_>, body: &Buffer) -> Result<Option<RecordBatch>, ArrowError> {
+    fn take_message(
+        &mut self,
+        message: Message<'_>,
+        body: &Buffer,
+    ) -> Result<Option<RecordBatch>, ArrowError> {
         let version = message.version();
         if version != MetadataVersion::V5 {
             return Err(ipc(format!("IPC metadata version {version:?}")));
@@ -207,13 +215,15 @@ impl BatchDecoder {
             }
             MessageHeader::DictionaryBatch => {
                 let schema = schema()?;
-                let batch = message.header_as_dictionary_batch().ok_or_else(|| ipc("no dictionary"))?;
+                let batch =
+                    message.header_as_dictionary_batch().ok_or_else(|| ipc("no dictionary"))?;
                 check_body(&batch.data().ok_or_else(|| ipc("an empty dictionary"))?, body)?;
                 read_dictionary(body, batch, &schema, &mut self.dictionaries, &version)?;
                 Ok(None)
             }
             MessageHeader::RecordBatch => {
-                let batch = message.header_as_record_batch().ok_or_else(|| ipc("no record batch"))?;
+                let batch =
+                    message.header_as_record_batch().ok_or_else(|| ipc("no record batch"))?;
                 check_body(&batch, body)?;
                 RecordBatchDecoder::try_new(body, batch, schema()?, &self.dictionaries, &version)?
                     .read_record_batch()
@@ -236,7 +246,8 @@ fn aligned(frame: Buffer) -> Buffer {
 
 /// Takes the next message and its body off the frame.
 fn split_message(frame: &mut Buffer) -> Result<(MessageBuffer, Buffer), ArrowError> {
-    let (prefix, rest) = frame.split_first_chunk::<8>().ok_or_else(|| ipc("a message without a length"))?;
+    let (prefix, rest) =
+        frame.split_first_chunk::<8>().ok_or_else(|| ipc("a message without a length"))?;
     let [c0, c1, c2, c3, l0, l1, l2, l3] = *prefix;
     if [c0, c1, c2, c3] != [0xff; 4] {
         return Err(ipc("a message without its continuation marker"));
@@ -267,16 +278,21 @@ fn check_body(batch: &arrow_ipc::RecordBatch<'_>, body: &[u8]) -> Result<(), Arr
         let bytes = start.checked_add(n_bytes).and_then(|end| body.get(start..end));
         let bytes = bytes.ok_or_else(|| ipc("a buffer outside of its body"))?;
         if batch.compression().is_some() && !bytes.is_empty() {
-            let prefix = bytes.first_chunk::<8>().ok_or_else(|| ipc("a compressed buffer without its length"))?;
+            let prefix = bytes
+                .first_chunk::<8>()
+                .ok_or_else(|| ipc("a compressed buffer without its length"))?;
             let decoded = i64::from_le_bytes(*prefix);
             if decoded < -1 {
                 return Err(ipc("a compressed buffer of negative length"));
             }
-            decoded_bytes = decoded_bytes.saturating_add(usize::try_from(decoded).unwrap_or(n_bytes));
+            decoded_bytes =
+                decoded_bytes.saturating_add(usize::try_from(decoded).unwrap_or(n_bytes));
         }
     }
     if decoded_bytes > MAX_FRAME_BYTES {
-        return Err(ipc(format!("{decoded_bytes} bytes when decompressed, above the limit of {MAX_FRAME_BYTES}")));
+        return Err(ipc(format!(
+            "{decoded_bytes} bytes when decompressed, above the limit of {MAX_FRAME_BYTES}"
+        )));
     }
     let variadic = batch.variadicBufferCounts().into_iter().flatten();
     let n_variadic = variadic.map(|count| usize::try_from(count).unwrap_or(usize::MAX));

@@ -5,8 +5,8 @@ use prost::Message;
 
 use super::check::{malformed, required};
 use super::parts::{
-    deadline_from_wire, deadline_to_wire, query_from_wire, query_to_wire, task_from_wire, task_to_wire,
-    u128_from_wire, u128_to_wire,
+    deadline_from_wire, deadline_to_wire, query_from_wire, query_to_wire, task_from_wire,
+    task_to_wire, u128_from_wire, u128_to_wire,
 };
 use super::proto;
 use crate::error::Result;
@@ -53,7 +53,8 @@ pub fn decode_call(bytes: Bytes) -> Result<Call> {
 }
 
 fn open_to_wire(open: &OpenQuery) -> proto::OpenQuery {
-    let option = |(key, value): &(String, String)| proto::Option { key: key.clone(), value: value.clone() };
+    let option =
+        |(key, value): &(String, String)| proto::Option { key: key.clone(), value: value.clone() };
     let metadatum = |(key, value): (&str, &[u8])| proto::Metadatum {
         key: key.to_owned(),
         value: Bytes::copy_from_slice(value),
@@ -102,7 +103,10 @@ fn fetch_from_wire(fetch: proto::Fetch) -> Result<FetchRequest> {
         outputs: fetch.outputs.into_iter().map(OutputIdx).collect(),
         deadline: deadline_from_wire(fetch.remaining_ms),
         message_target_bytes: usize::try_from(fetch.message_target_bytes).unwrap_or(usize::MAX),
-        compression: fetch.compression.parse().map_err(|error| malformed("a compression", error))?,
+        compression: fetch
+            .compression
+            .parse()
+            .map_err(|error| malformed("a compression", error))?,
     })
 }
 
@@ -126,7 +130,8 @@ pub fn encode_info(info: &WorkerInfo) -> Bytes {
 /// # Errors
 /// `Protocol` for bytes that aren't one.
 pub fn decode_info(bytes: Bytes) -> Result<WorkerInfo> {
-    let info = proto::WorkerInfo::decode(bytes).map_err(|error| malformed("a worker's info", error))?;
+    let info =
+        proto::WorkerInfo::decode(bytes).map_err(|error| malformed("a worker's info", error))?;
     Ok(WorkerInfo {
         protocol_version: info.protocol_version,
         version: info.version,

@@ -7,7 +7,9 @@ use crate::error::{Result, TransportError, bounded_text};
 
 /// A message that can't be read.
 pub(super) fn malformed(what: &str, why: impl Display) -> TransportError {
-    TransportError::Protocol(bounded_text(format!("the peer sent {what} that can't be read: {why}")))
+    TransportError::Protocol(bounded_text(format!(
+        "the peer sent {what} that can't be read: {why}"
+    )))
 }
 
 pub(super) fn required<T>(value: Option<T>, what: &str) -> Result<T> {

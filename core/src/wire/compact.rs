@@ -66,10 +66,18 @@ fn compact_array(array: &ArrayRef) -> Result<Option<ArrayRef>, ArrowError> {
             let Some(entries) = compact_array(&entries)? else { return Ok(None) };
             let (field, nulls) = (Arc::clone(field), map.nulls().cloned());
             let entries = entries.as_struct().clone();
-            Ok(Some(Arc::new(MapArray::try_new(field, map.offsets().clone(), entries, nulls, *is_ordered)?)))
+            Ok(Some(Arc::new(MapArray::try_new(
+                field,
+                map.offsets().clone(),
+                entries,
+                nulls,
+                *is_ordered,
+            )?)))
         }
         // Arrow's writer keeps a run of an empty slice, which its reader refuses.
-        DataType::RunEndEncoded(..) if array.is_empty() => Ok(Some(new_empty_array(array.data_type()))),
+        DataType::RunEndEncoded(..) if array.is_empty() => {
+            Ok(Some(new_empty_array(array.data_type())))
+        }
         // A dictionary's values keep their identity, by which the encoder knows that it sent them.
         _ => Ok(None),
     }
@@ -82,9 +90,13 @@ fn compact_views<T: ByteViewType + ?Sized>(views: &GenericByteViewArray<T>) -> O
     is_wasteful.then(|| Arc::new(views.gc()) as ArrayRef)
 }
 
-fn compact_list<O: OffsetSizeTrait>(list: &GenericListArray<O>) -> Result<Option<ArrayRef>, ArrowError> {
+fn compact_list<O: OffsetSizeTrait>(
+    list: &GenericListArray<O>,
+) -> Result<Option<ArrayRef>, ArrowError> {
     let Some(values) = compact_array(list.values())? else { return Ok(None) };
-    let (DataType::List(field) | DataType::LargeList(field)) = list.data_type() else { return Ok(None) };
+    let (DataType::List(field) | DataType::LargeList(field)) = list.data_type() else {
+        return Ok(None);
+    };
     let (field, nulls) = (Arc::clone(field), list.nulls().cloned());
     Ok(Some(Arc::new(GenericListArray::try_new(field, list.offsets().clone(), values, nulls)?)))
 }
@@ -106,7 +118,8 @@ mod tests {
 
     #[test]
     fn only_wasteful_views_are_copied() {
-        let all = RecordBatch::try_from_iter([("v", Arc::new(views()) as ArrayRef)]).expect("a batch");
+        let all =
+            RecordBatch::try_from_iter([("v", Arc::new(views()) as ArrayRef)]).expect("a batch");
         let kept = compact(&all.slice(0, 60)).expect("compact");
         assert_eq!(held(kept.column(0).as_string_view()), held(&views()));
         let cut = compact(&all.slice(3, 2)).expect("compact");
@@ -118,10 +131,12 @@ mod tests {
     fn nested_views_are_found() {
         let field = Arc::new(Field::new_list_field(DataType::Utf8View, true));
         let offsets = OffsetBuffer::from_lengths([1, 2]);
-        let list = ListArray::try_new(field, offsets, Arc::new(views().slice(50, 3)), None).expect("a list");
+        let list = ListArray::try_new(field, offsets, Arc::new(views().slice(50, 3)), None)
+            .expect("a list");
         let fields = vec![Field::new("l", list.data_type().clone(), true)];
         let structs = StructArray::new(fields.into(), vec![Arc::new(list)], None);
-        let batch = RecordBatch::try_from_iter([("s", Arc::new(structs) as ArrayRef)]).expect("a batch");
+        let batch =
+            RecordBatch::try_from_iter([("s", Arc::new(structs) as ArrayRef)]).expect("a batch");
         let compacted = compact(&batch).expect("compact");
         assert_eq!(compacted, batch);
         let list = compacted.column(0).as_struct().column(0).as_list::<i32>().values();

@@ -6,7 +6,8 @@ use crate::error::Result;
 use crate::metrics::{NodeMetric, NodeMetricValue, NodeMetrics};
 
 pub(super) fn nodes_to_wire(nodes: &[NodeMetrics]) -> Vec<proto::NodeMetrics> {
-    let node = |node: &NodeMetrics| proto::NodeMetrics { metrics: node.0.iter().map(to_wire).collect() };
+    let node =
+        |node: &NodeMetrics| proto::NodeMetrics { metrics: node.0.iter().map(to_wire).collect() };
     nodes.iter().map(node).collect()
 }
 

@@ -4,17 +4,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, BinaryArray, BinaryViewArray, BooleanArray, DictionaryArray,
-    FixedSizeBinaryArray, FixedSizeListArray, GenericListArray, GenericListViewArray, Int32Array,
-    Int64Array, LargeBinaryArray, LargeStringArray, MapArray, NullArray, OffsetSizeTrait, PrimitiveArray,
-    RunArray, StringArray, StringViewArray, StructArray, UnionArray,
+    Array, ArrayRef, ArrowPrimitiveType, BinaryArray, BinaryViewArray, BooleanArray,
+    DictionaryArray, FixedSizeBinaryArray, FixedSizeListArray, GenericListArray,
+    GenericListViewArray, Int32Array, LargeBinaryArray, LargeStringArray, MapArray, NullArray,
+    OffsetSizeTrait, PrimitiveArray, RunArray, StringArray, StringViewArray, StructArray,
+    UnionArray,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Decimal256Type, Field, FieldRef, Fields, Float32Type,
     Float64Type, Int8Type, Int32Type, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType,
-    IntervalUnit, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType, UInt8Type, UInt16Type, UInt64Type,
-    UnionFields, UnionMode, i256,
+    IntervalUnit, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType, UInt8Type, UInt16Type,
+    UInt64Type, UnionFields, UnionMode, i256,
 };
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 
@@ -115,7 +116,12 @@ impl Sampler {
         usize::try_from(self.next() % bound.max(1) as u64).unwrap_or(0)
     }
 
-    fn many<T>(&mut self, n: usize, nullable: bool, mut make: impl FnMut(&mut Self) -> T) -> Vec<Option<T>> {
+    fn many<T>(
+        &mut self,
+        n: usize,
+        nullable: bool,
+        mut make: impl FnMut(&mut Self) -> T,
+    ) -> Vec<Option<T>> {
         let one = |_| {
             let value = make(self);
             (!nullable || self.below(5) > 0).then_some(value)
@@ -154,19 +160,31 @@ impl Sampler {
             T::Null => Arc::new(NullArray::new(n)),
             T::Boolean => Arc::new(BooleanArray::from(self.many(n, nullable, |s| s.below(2) == 0))),
             T::Utf8 => Arc::new(StringArray::from_iter(self.many(n, nullable, Self::text))),
-            T::LargeUtf8 => Arc::new(LargeStringArray::from_iter(self.many(n, nullable, Self::text))),
+            T::LargeUtf8 => {
+                Arc::new(LargeStringArray::from_iter(self.many(n, nullable, Self::text)))
+            }
             T::Utf8View => Arc::new(StringViewArray::from_iter(self.many(n, nullable, Self::text))),
             T::Binary => Arc::new(BinaryArray::from_iter(self.many(n, nullable, Self::bytes))),
-            T::LargeBinary => Arc::new(LargeBinaryArray::from_iter(self.many(n, nullable, Self::bytes))),
-            T::BinaryView => Arc::new(BinaryViewArray::from_iter(self.many(n, nullable, Self::bytes))),
+            T::LargeBinary => {
+                Arc::new(LargeBinaryArray::from_iter(self.many(n, nullable, Self::bytes)))
+            }
+            T::BinaryView => {
+                Arc::new(BinaryViewArray::from_iter(self.many(n, nullable, Self::bytes)))
+            }
             T::FixedSizeBinary(width) => {
-                let values = self.many(n, nullable, |s| vec![s.next().to_le_bytes()[0]; *width as usize]);
-                let array = FixedSizeBinaryArray::try_from_sparse_iter_with_size(values.into_iter(), *width);
+                let values =
+                    self.many(n, nullable, |s| vec![s.next().to_le_bytes()[0]; *width as usize]);
+                let array = FixedSizeBinaryArray::try_from_sparse_iter_with_size(
+                    values.into_iter(),
+                    *width,
+                );
                 Arc::new(array.expect("values of the width"))
             }
-            T::List(_) | T::LargeList(_) | T::FixedSizeList(..) | T::ListView(_) | T::LargeListView(_) => {
-                self.list(data_type, n, nullable)
-            }
+            T::List(_)
+            | T::LargeList(_)
+            | T::FixedSizeList(..)
+            | T::ListView(_)
+            | T::LargeListView(_) => self.list(data_type, n, nullable),
             T::Map(..) | T::Struct(_) | T::Union(..) => self.structure(data_type, n, nullable),
             T::Dictionary(..) | T::RunEndEncoded(..) => self.encoded(data_type, n, nullable),
             _ => self.number(data_type, n, nullable),
@@ -185,16 +203,20 @@ impl Sampler {
             T::Float64 => self.primitive::<Float64Type>(data_type, n, nullable, |bits| bits as f64),
             T::Date32 => self.primitive::<Date32Type>(data_type, n, nullable, |bits| bits as i32),
             T::Timestamp(..) => {
-                self.primitive::<TimestampMicrosecondType>(data_type, n, nullable, |bits| bits as i64)
+                self.primitive::<TimestampMicrosecondType>(data_type, n, nullable, |bits| {
+                    bits as i64
+                })
             }
             T::Interval(_) => {
                 let make = |bits| IntervalMonthDayNano::new(bits as i32, 1, bits as i64);
                 self.primitive::<IntervalMonthDayNanoType>(data_type, n, nullable, make)
             }
-            T::Decimal128(..) => self.primitive::<Decimal128Type>(data_type, n, nullable, i128::from),
-            T::Decimal256(..) => {
-                self.primitive::<Decimal256Type>(data_type, n, nullable, |bits| i256::from_i128(bits.into()))
+            T::Decimal128(..) => {
+                self.primitive::<Decimal128Type>(data_type, n, nullable, i128::from)
             }
+            T::Decimal256(..) => self.primitive::<Decimal256Type>(data_type, n, nullable, |bits| {
+                i256::from_i128(bits.into())
+            }),
             other => unreachable!("{other} isn't among the samples"),
         }
     }
@@ -245,7 +267,8 @@ impl Sampler {
         use DataType as T;
         match data_type {
             T::Struct(fields) => {
-                let column = |field: &FieldRef| self.array(field.data_type(), n, field.is_nullable());
+                let column =
+                    |field: &FieldRef| self.array(field.data_type(), n, field.is_nullable());
                 let columns = fields.iter().map(column).collect();
                 let nulls = self.nulls(n, nullable);
                 let structs = StructArray::try_new_with_length(fields.clone(), columns, nulls, n);
@@ -260,12 +283,18 @@ impl Sampler {
                 Arc::new(MapArray::new(Arc::clone(entries), offsets, structs, nulls, *is_ordered))
             }
             T::Union(members, mode) => {
-                let type_ids: ScalarBuffer<i8> = (0..n).map(|row| (row % 2) as i8).collect::<Vec<_>>().into();
+                let type_ids: ScalarBuffer<i8> =
+                    (0..n).map(|row| (row % 2) as i8).collect::<Vec<_>>().into();
                 let offsets = (*mode == UnionMode::Dense)
                     .then(|| (0..n).map(|row| (row / 2) as i32).collect::<Vec<_>>().into());
-                let columns =
-                    members.iter().map(|(_, field)| self.array(field.data_type(), n, true)).collect();
-                Arc::new(UnionArray::try_new(members.clone(), type_ids, offsets, columns).expect("a union"))
+                let columns = members
+                    .iter()
+                    .map(|(_, field)| self.array(field.data_type(), n, true))
+                    .collect();
+                Arc::new(
+                    UnionArray::try_new(members.clone(), type_ids, offsets, columns)
+                        .expect("a union"),
+                )
             }
             other => unreachable!("{other} has no fields"),
         }
@@ -285,7 +314,8 @@ impl Sampler {
             }
             T::RunEndEncoded(_, values) => {
                 let n_runs = n.div_ceil(3);
-                let ends: Int32Array = (1..=n_runs).map(|run| Some((run * 3).min(n) as i32)).collect();
+                let ends: Int32Array =
+                    (1..=n_runs).map(|run| Some((run * 3).min(n) as i32)).collect();
                 let values = self.array(values.data_type(), n_runs, nullable);
                 let runs = RunArray::<Int32Type>::try_new(&ends, &values).expect("rising ends");
                 // Gives the fields the names of the schema.
@@ -304,10 +334,4 @@ fn dictionary<K: arrow::datatypes::ArrowDictionaryKeyType>(
 ) -> ArrayRef {
     let keys: PrimitiveArray<K> = keys.iter().map(|key| key.map(&cast)).collect();
     Arc::new(DictionaryArray::new(keys, values))
-}
-
-/// A batch of one column of numbers.
-pub(crate) fn numbers(values: impl IntoIterator<Item = i64>) -> RecordBatch {
-    let column: ArrayRef = Arc::new(Int64Array::from_iter_values(values));
-    RecordBatch::try_from_iter([("n", column)]).expect("one column")
 }

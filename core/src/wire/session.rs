@@ -8,8 +8,8 @@ use url::Url;
 
 use super::check::{catch, malformed, required};
 use super::error::{error_from_wire, error_to_wire, remote_from_wire, remote_to_wire};
-use super::parts::{task_from_wire, task_to_wire};
 use super::metrics::{nodes_from_wire, nodes_to_wire};
+use super::parts::{task_from_wire, task_to_wire};
 use super::proto;
 use crate::error::{ErrorKind, RemoteError, Result, TransportError};
 use crate::ids::{StageId, TaskIdx};
@@ -58,7 +58,8 @@ impl CommandDecoder {
     /// `Protocol` for bytes that aren't a command, and for a plan above [`MAX_PLAN_BYTES`].
     pub fn decode(&mut self, bytes: Bytes) -> Result<Option<SessionCommand>> {
         use proto::command::Command as Wire;
-        let command = proto::Command::decode(bytes).map_err(|error| malformed("a command", error))?;
+        let command =
+            proto::Command::decode(bytes).map_err(|error| malformed("a command", error))?;
         match required(command.command, "a command of a known kind")? {
             Wire::AddTasks(piece) => self.add_piece(&piece),
             Wire::Seal(proto::Seal {}) => Ok(Some(SessionCommand::Seal)),
@@ -92,7 +93,10 @@ fn add_tasks_to_bytes(add: AddTasks) -> Result<Bytes> {
             "a stage's plan of {n_bytes} bytes is above the limit of {MAX_PLAN_BYTES} bytes; lower \
              distributed.max_inline_bytes or scan fewer files"
         );
-        return Err(TransportError::Remote(Box::new(RemoteError::new(ErrorKind::ResourcesExhausted, text))));
+        return Err(TransportError::Remote(Box::new(RemoteError::new(
+            ErrorKind::ResourcesExhausted,
+            text,
+        ))));
     }
     Ok(add.encode_to_vec().into())
 }
@@ -138,7 +142,11 @@ fn stage_from_wire(stage: proto::StagePlan) -> Result<StagePlan> {
         stage: StageId(stage.stage),
         n_tasks: stage.n_tasks,
         plan: stage.plan,
-        subquery_values: stage.subquery_values.iter().map(|value| scalar(value)).collect::<Result<_>>()?,
+        subquery_values: stage
+            .subquery_values
+            .iter()
+            .map(|value| scalar(value))
+            .collect::<Result<_>>()?,
         inputs: stage.inputs.into_iter().map(routes).collect::<Result<_>>()?,
     })
 }
@@ -173,7 +181,9 @@ pub fn encode_session_message(message: &SessionMessage) -> Bytes {
         SessionMessage::Event(SessionEvent::Finished(reports)) => {
             SessionEvent::Finished(reports.iter().map(bare).collect())
         }
-        SessionMessage::Event(SessionEvent::TaskDone(report)) => SessionEvent::TaskDone(bare(report)),
+        SessionMessage::Event(SessionEvent::TaskDone(report)) => {
+            SessionEvent::TaskDone(bare(report))
+        }
         _ => return bytes,
     };
     event_to_wire(&SessionMessage::Event(event)).encode_to_vec().into()
@@ -206,16 +216,18 @@ fn event_to_wire(message: &SessionMessage) -> proto::Event {
     use proto::event::Event as Wire;
     let event = match message {
         SessionMessage::Opened => Wire::Opened(proto::Opened {}),
-        SessionMessage::Event(SessionEvent::TaskDone(report)) => Wire::TaskDone(report_to_wire(report)),
+        SessionMessage::Event(SessionEvent::TaskDone(report)) => {
+            Wire::TaskDone(report_to_wire(report))
+        }
         SessionMessage::Event(SessionEvent::TaskFailed { task, error }) => {
             Wire::TaskFailed(proto::TaskFailed {
                 task: Some(task_to_wire(*task)),
                 error: Some(remote_to_wire(error)),
             })
         }
-        SessionMessage::Event(SessionEvent::Finished(reports)) => {
-            Wire::Finished(proto::Finished { reports: reports.iter().map(report_to_wire).collect() })
-        }
+        SessionMessage::Event(SessionEvent::Finished(reports)) => Wire::Finished(proto::Finished {
+            reports: reports.iter().map(report_to_wire).collect(),
+        }),
         SessionMessage::Event(SessionEvent::Pong(number)) => Wire::Pong(*number),
         SessionMessage::Event(SessionEvent::Failed(error)) => Wire::Failed(error_to_wire(error)),
     };
@@ -223,7 +235,10 @@ fn event_to_wire(message: &SessionMessage) -> proto::Event {
 }
 
 fn report_to_wire(report: &TaskReport) -> proto::TaskReport {
-    proto::TaskReport { task: Some(task_to_wire(report.task)), nodes: nodes_to_wire(&report.metrics) }
+    proto::TaskReport {
+        task: Some(task_to_wire(report.task)),
+        nodes: nodes_to_wire(&report.metrics),
+    }
 }
 
 fn report_from_wire(report: proto::TaskReport) -> Result<TaskReport> {

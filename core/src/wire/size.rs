@@ -59,7 +59,9 @@ fn weigh_values(array: &dyn Array) -> Weight {
         DataType::LargeBinary => weigh_bytes(array.as_binary::<i64>().offsets()),
         DataType::Utf8View => weigh_views::<StringViewType>(array),
         DataType::BinaryView => weigh_views::<BinaryViewType>(array),
-        DataType::FixedSizeBinary(width) => Weight::rows(n_rows * usize::try_from(*width).unwrap_or(0)),
+        DataType::FixedSizeBinary(width) => {
+            Weight::rows(n_rows * usize::try_from(*width).unwrap_or(0))
+        }
         DataType::List(_) => {
             let list = array.as_list::<i32>();
             weigh_list(list.offsets(), list.values().as_ref())
@@ -87,13 +89,16 @@ fn weigh_values(array: &dyn Array) -> Weight {
         }
         DataType::Dictionary(key, _) => {
             let keys = Weight::rows(n_rows * key.primitive_width().unwrap_or(0));
-            let values = array.as_any_dictionary_opt().map(|dictionary| weigh(dictionary.values().as_ref()));
+            let values =
+                array.as_any_dictionary_opt().map(|dictionary| weigh(dictionary.values().as_ref()));
             keys.and(Weight::shared(values.unwrap_or_default()))
         }
         other => match other.primitive_width() {
             Some(width) => Weight::rows(n_rows * width),
             // Unions and runs: their children are cut by no rule that holds for all.
-            None => Weight { rows: 0, shared: array.to_data().get_slice_memory_size().unwrap_or(0) },
+            None => {
+                Weight { rows: 0, shared: array.to_data().get_slice_memory_size().unwrap_or(0) }
+            }
         },
     }
 }

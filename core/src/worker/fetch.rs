@@ -64,7 +64,11 @@ impl Stream for OutputStream {
     }
 }
 
-async fn attach(worker: Arc<Inner>, request: Arc<FetchRequest>, output: OutputIdx) -> Result<Reader> {
+async fn attach(
+    worker: Arc<Inner>,
+    request: Arc<FetchRequest>,
+    output: OutputIdx,
+) -> Result<Reader> {
     let task = find(&worker, &request).await?;
     let attached = task.attach(output, request.message_target_bytes)?;
     Ok(Reader { task, output: attached, output_idx: output })

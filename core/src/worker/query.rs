@@ -47,7 +47,11 @@ impl fmt::Debug for Query {
 }
 
 impl Query {
-    pub(super) fn new(worker: &Inner, open: &OpenQuery, events: mpsc::Sender<SessionEvent>) -> Self {
+    pub(super) fn new(
+        worker: &Inner,
+        open: &OpenQuery,
+        events: mpsc::Sender<SessionEvent>,
+    ) -> Self {
         Self {
             id: open.query,
             deadline: open.deadline,
@@ -112,8 +116,8 @@ impl Query {
         let context = self.task_context(worker, stage, task.task);
         let decode = || decoder.decode(task.leaves, &context);
         // Decoders of other crates assert on what they read.
-        let plan: Arc<dyn ExecutionPlan> = catch_unwind(AssertUnwindSafe(decode))
-            .unwrap_or_else(|panic| {
+        let plan: Arc<dyn ExecutionPlan> =
+            catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|panic| {
                 Err(DataFusionError::Internal(format!(
                     "decoding the plan panicked: {}",
                     panic_text(panic.as_ref())
@@ -173,7 +177,9 @@ impl Query {
         match (state.tasks.get(&(task.stage, task.task)), state.is_sealed) {
             (Some(found), _) => Lookup::Found(Arc::clone(found)),
             (None, false) => Lookup::NotYet,
-            (None, true) => Lookup::Never(TransportError::NotFound(format!("{task} isn't on this worker"))),
+            (None, true) => {
+                Lookup::Never(TransportError::NotFound(format!("{task} isn't on this worker")))
+            }
         }
     }
 

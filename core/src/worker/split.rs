@@ -13,7 +13,11 @@ pub(crate) type Piece = (RecordBatch, usize);
 ///
 /// # Errors
 /// `ResourcesExhausted` for a row above `max_row_bytes`.
-pub(crate) fn split(batch: RecordBatch, target_bytes: usize, max_row_bytes: usize) -> Result<Vec<Piece>> {
+pub(crate) fn split(
+    batch: RecordBatch,
+    target_bytes: usize,
+    max_row_bytes: usize,
+) -> Result<Vec<Piece>> {
     let mut pieces = Vec::with_capacity(1);
     split_into(batch, target_bytes, max_row_bytes, &mut pieces)?;
     Ok(pieces)
@@ -45,7 +49,9 @@ fn split_into(
 fn over_long_row(bytes: usize, max_row_bytes: usize) -> TransportError {
     TransportError::Remote(Box::new(RemoteError::new(
         ErrorKind::ResourcesExhausted,
-        format!("a row of {bytes} bytes is above the limit of {max_row_bytes} bytes for one row between workers"),
+        format!(
+            "a row of {bytes} bytes is above the limit of {max_row_bytes} bytes for one row between workers"
+        ),
     )))
 }
 

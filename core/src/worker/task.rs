@@ -5,8 +5,8 @@ use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use datafusion::common::{DataFusionError, Result as DataFusionResult};
 use datafusion::common::runtime::JoinSet;
+use datafusion::common::{DataFusionError, Result as DataFusionResult};
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
 use futures::{FutureExt, StreamExt};
@@ -20,6 +20,7 @@ use super::output::{Output, Pushed};
 use super::split::split;
 use crate::error::{ErrorKind, Origin, RemoteError, Result, TransportError, to_remote};
 use crate::ids::{OutputIdx, TaskId};
+use crate::limits::{MAX_MESSAGE_BYTES, MIN_MESSAGE_BYTES};
 use crate::metrics::{self, NodeMetrics};
 use crate::protocol::{SessionEvent, TaskReport};
 
@@ -100,12 +101,18 @@ impl TaskRun {
             return Err(failure.clone());
         }
         let found = self.outputs.get(output.as_usize()).ok_or_else(|| {
-            TransportError::NotFound(format!("{} has {} outputs, not one numbered {output}", self.id, self.outputs.len()))
+            TransportError::NotFound(format!(
+                "{} has {} outputs, not one numbered {output}",
+                self.id,
+                self.outputs.len()
+            ))
         })?;
         if !found.claim() {
             return Err(TransportError::AlreadyConsumed(format!("output {output} of {}", self.id)));
         }
-        self.state.lock().message_target_bytes = message_target_bytes;
+        // A peer's wish: one of nothing would cut every row off.
+        self.state.lock().message_target_bytes =
+            message_target_bytes.clamp(MIN_MESSAGE_BYTES, MAX_MESSAGE_BYTES);
         self.on(Event::Polled(output.as_usize()));
         Ok(Arc::clone(found))
     }
@@ -250,7 +257,9 @@ impl Driver {
 
     fn at_home(&self, error: TransportError) -> TransportError {
         match error {
-            TransportError::Remote(error) => TransportError::Remote(Box::new(error.or_origin(&self.origin()))),
+            TransportError::Remote(error) => {
+                TransportError::Remote(Box::new(error.or_origin(&self.origin())))
+            }
             other => other,
         }
     }

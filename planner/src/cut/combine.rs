@@ -78,7 +78,12 @@ impl Cutter<'_> {
     }
 
     /// Makes a child fit below a node that runs at `placement`.
-    fn adapt(&mut self, child: Fragment, requirement: Requirement, placement: Placement) -> Result<Fragment> {
+    fn adapt(
+        &mut self,
+        child: Fragment,
+        requirement: Requirement,
+        placement: Placement,
+    ) -> Result<Fragment> {
         match (placement, child.placement) {
             (Placement::Anywhere, Placement::Anywhere) => Ok(child),
             (Placement::Anywhere, _) => Ok(self.in_some_task(child)),
@@ -98,7 +103,11 @@ impl Cutter<'_> {
 
     /// A node that needs all rows in one partition, over a fragment that may have many tasks: the
     /// producers do what they can before rows are gathered.
-    fn combine_single(&mut self, plan: &Arc<dyn ExecutionPlan>, child: Fragment) -> Result<Fragment> {
+    fn combine_single(
+        &mut self,
+        plan: &Arc<dyn ExecutionPlan>,
+        child: Fragment,
+    ) -> Result<Fragment> {
         if let Some(sort) = plan.downcast_ref::<SortExec>() {
             let local = sort.clone().with_preserve_partitioning(true);
             let local: Arc<dyn ExecutionPlan> = Arc::new(local);

@@ -148,7 +148,9 @@ impl Cutter<'_> {
 /// The node that makes one partition of a plan's, keeping an order that it has.
 pub(crate) fn single_partition(plan: &Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
     match plan.output_ordering() {
-        Some(ordering) => Arc::new(SortPreservingMergeExec::new(ordering.clone(), Arc::clone(plan))),
+        Some(ordering) => {
+            Arc::new(SortPreservingMergeExec::new(ordering.clone(), Arc::clone(plan)))
+        }
         None => Arc::new(CoalescePartitionsExec::new(Arc::clone(plan))),
     }
 }

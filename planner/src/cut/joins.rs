@@ -23,11 +23,12 @@ pub(super) fn collects_left(plan: &dyn ExecutionPlan) -> bool {
 /// Whether the join emits rows because of what all right rows together didn't match: then each
 /// task with its own right rows would emit its own.
 fn emits_left(plan: &dyn ExecutionPlan) -> bool {
-    let join_type = match (plan.downcast_ref::<HashJoinExec>(), plan.downcast_ref::<NestedLoopJoinExec>()) {
-        (Some(join), _) => *join.join_type(),
-        (_, Some(join)) => *join.join_type(),
-        _ => JoinType::Inner,
-    };
+    let join_type =
+        match (plan.downcast_ref::<HashJoinExec>(), plan.downcast_ref::<NestedLoopJoinExec>()) {
+            (Some(join), _) => *join.join_type(),
+            (_, Some(join)) => *join.join_type(),
+            _ => JoinType::Inner,
+        };
     match join_type {
         JoinType::Left
         | JoinType::Full
@@ -57,10 +58,16 @@ impl Cutter<'_> {
         self.finish_limit(fragment)
     }
 
-    fn join(&mut self, plan: &Arc<dyn ExecutionPlan>, left: Fragment, right: Fragment) -> Result<Fragment> {
+    fn join(
+        &mut self,
+        plan: &Arc<dyn ExecutionPlan>,
+        left: Fragment,
+        right: Fragment,
+    ) -> Result<Fragment> {
         let hash = plan.downcast_ref::<HashJoinExec>();
         let is_null_aware = hash.is_some_and(|join| join.null_aware);
-        let is_spread = right.is_anywhere() && right.wanted > 1 && left.placement != Placement::Head;
+        let is_spread =
+            right.is_anywhere() && right.wanted > 1 && left.placement != Placement::Head;
         if !is_spread || is_null_aware {
             return self.join_in_one_task(plan, left, right);
         }
@@ -76,8 +83,14 @@ impl Cutter<'_> {
     }
 
     /// Both sides by the hash of their keys: every task sees all rows of its keys.
-    fn join_partitioned(&mut self, join: &HashJoinExec, left: Fragment, right: Fragment) -> Result<Fragment> {
-        let (left_keys, right_keys): (Vec<_>, Vec<Arc<dyn PhysicalExpr>>) = join.on().iter().cloned().unzip();
+    fn join_partitioned(
+        &mut self,
+        join: &HashJoinExec,
+        left: Fragment,
+        right: Fragment,
+    ) -> Result<Fragment> {
+        let (left_keys, right_keys): (Vec<_>, Vec<Arc<dyn PhysicalExpr>>) =
+            join.on().iter().cloned().unzip();
         let left = self.shuffle(left, left_keys, None)?;
         let right = self.shuffle(right, right_keys, None)?;
         let wanted = left.wanted.max(right.wanted);

@@ -116,7 +116,10 @@ impl<'a> Cutter<'a> {
     }
 
     /// Cuts a whole plan: what is left is the head stage.
-    pub(crate) fn cut_head(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    pub(crate) fn cut_head(
+        &mut self,
+        plan: &Arc<dyn ExecutionPlan>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         let fragment = self.cut(plan)?;
         Ok(self.gather_partitions(fragment)?.plan)
     }

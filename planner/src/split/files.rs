@@ -22,10 +22,9 @@ pub(super) fn split(
     config: &DistributedConfig,
 ) -> Result<Option<Vec<Arc<dyn ExecutionPlan>>>> {
     let Some(scan) = file_scan(leaf) else { return Ok(None) };
-    let is_ordered = scan.preserve_order || !scan.output_ordering.is_empty();
-    let per_task = match is_ordered {
-        true => runs_by_task(scan, n_tasks, n_partitions),
-        false => groups_by_task(scan, n_tasks, n_partitions, config)?,
+    let per_task = match scan.output_ordering.is_empty() {
+        false => runs_by_task(scan, n_tasks, n_partitions),
+        true => groups_by_task(scan, n_tasks, n_partitions, config)?,
     };
     let slices = per_task.into_iter().map(|groups| slice(scan, groups));
     Ok(Some(slices.collect()))
@@ -59,7 +58,8 @@ fn groups_by_task(
 
 /// Largest file first, each into the group with the fewest bytes.
 fn whole_files(scan: &FileScanConfig, n_groups: usize) -> Vec<FileGroup> {
-    let mut files: Vec<_> = scan.file_groups.iter().flat_map(|group| group.iter().cloned()).collect();
+    let mut files: Vec<_> =
+        scan.file_groups.iter().flat_map(|group| group.iter().cloned()).collect();
     files.sort_by_key(|file| std::cmp::Reverse(file.effective_size()));
     let mut groups = vec![(0u64, Vec::<PartitionedFile>::new()); n_groups];
     for file in files {
@@ -86,7 +86,9 @@ fn runs_by_task(scan: &FileScanConfig, n_tasks: usize, n_partitions: usize) -> V
     runs.sort_by_key(|run| std::cmp::Reverse(run_bytes(run)));
     let mut tasks = vec![(0u64, Vec::new()); n_tasks];
     for run in runs {
-        if let Some((bytes, task)) = tasks.iter_mut().min_by_key(|(bytes, runs)| (*bytes, runs.len())) {
+        if let Some((bytes, task)) =
+            tasks.iter_mut().min_by_key(|(bytes, runs)| (*bytes, runs.len()))
+        {
             *bytes += run_bytes(&run);
             task.push(FileGroup::new(run));
         }

@@ -22,7 +22,11 @@ pub(super) fn split(
     slices.collect::<Result<Vec<_>>>().map(Some)
 }
 
-fn slice(table: &MemorySourceConfig, task: usize, n_tasks: usize) -> Result<Arc<dyn ExecutionPlan>> {
+fn slice(
+    table: &MemorySourceConfig,
+    task: usize,
+    n_tasks: usize,
+) -> Result<Arc<dyn ExecutionPlan>> {
     let mut nth = 0;
     let schema = table.original_schema();
     let mut take = |batch: &RecordBatch| {

@@ -27,30 +27,15 @@ async fn two_sorted_producers_and_two_mergers() {
     let dir = tempfile::tempdir().expect("a folder");
     let [low, high] = keys_by_task(0..200, 200..400).expect("hashes");
     let files = [[&low[0], &high[1]], [&low[1], &high[0]]].map(|keys| cycle_file(&keys));
-    write_table(dir.path(), "cycle", &files)
-        .await
-        .expect("written");
-    let setup = [
-        "SET datafusion.optimizer.prefer_existing_sort = true",
-        CYCLE,
-    ];
+    write_table(dir.path(), "cycle", &files).await.expect("written");
+    let setup = ["SET datafusion.optimizer.prefer_existing_sort = true", CYCLE];
     for force_encode in [false, true] {
-        let world = World {
-            n_workers: 2,
-            target_partitions: 1,
-            force_encode,
-        };
+        let world = World { n_workers: 2, target_partitions: 1, force_encode };
         let place = place(world, &[]).await;
-        place
-            .sessions
-            .set_up(&setup, dir.path())
-            .await
-            .expect("the set-up runs");
+        place.sessions.set_up(&setup, dir.path()).await.expect("the set-up runs");
         let window =
             "SELECT k, n, pad, row_number() OVER (PARTITION BY k ORDER BY n) AS r FROM cycle";
-        let plan = explain(&place.sessions.distributed, window)
-            .await
-            .expect("planned");
+        let plan = explain(&place.sessions.distributed, window).await.expect("planned");
         assert!(plan.contains("NetworkShuffleExec"), "{plan}");
         assert!(
             !plan.contains(" SortExec:"),
@@ -70,10 +55,8 @@ async fn two_sorted_producers_and_two_mergers() {
 /// A join partition without build rows drops its probe stream unread; its siblings need theirs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn joins_with_empty_build_partitions() {
-    let setup: Vec<_> = PARTITIONED_JOINS
-        .into_iter()
-        .chain([BUILD_SIDE, EMPTY, LONELY, LONG_TEXTS])
-        .collect();
+    let setup: Vec<_> =
+        PARTITIONED_JOINS.into_iter().chain([BUILD_SIDE, EMPTY, LONELY, LONG_TEXTS]).collect();
     for world in World::four_workers(&[1, 4]) {
         let place = place(world, &setup).await;
         for sql in [
@@ -117,27 +100,18 @@ async fn place(world: World, setup: &[&str]) -> Place {
 }
 
 async fn check(place: &Place, world: World, sql: &str) {
-    let checked = or_hang(check_sql(
-        &place.sessions.single,
-        &place.sessions.distributed,
-        sql,
-    ))
-    .await;
+    let checked =
+        or_hang(check_sql(&place.sessions.single, &place.sessions.distributed, sql)).await;
     let verdict = checked.unwrap_or_else(|e| panic!("[{world}] {e}\n{sql}"));
     let verdict = verdict.unwrap_or_else(|e| panic!("[{world}] {e}"));
     assert_ne!(verdict.to_string(), "both fail", "[{world}] {sql}");
-    settled(&place.cluster)
-        .await
-        .unwrap_or_else(|e| panic!("[{world}] {e}\n{sql}"));
+    settled(&place.cluster).await.unwrap_or_else(|e| panic!("[{world}] {e}\n{sql}"));
 }
 
 /// Some 60 rows of 200 bytes for each key, sorted.
 fn cycle_file(keys: &[&Vec<i64>; 2]) -> String {
-    let values: Vec<_> = keys
-        .iter()
-        .flat_map(|keys| keys.iter())
-        .map(|key| format!("({key})"))
-        .collect();
+    let values: Vec<_> =
+        keys.iter().flat_map(|keys| keys.iter()).map(|key| format!("({key})")).collect();
     format!(
         "SELECT keys.column1 AS k, g.value AS n, concat(repeat('x', 190), 1000 * keys.column1 + g.value) AS pad \
          FROM (VALUES {}) AS keys CROSS JOIN generate_series(0, 119) AS g ORDER BY k, n",
@@ -163,11 +137,7 @@ fn split(keys: std::ops::Range<i64>) -> Result<[Vec<i64>; 2]> {
     )?;
     let mut split = [Vec::new(), Vec::new()];
     partitioner.partition(batch, |task, rows| {
-        let keys = rows
-            .column(0)
-            .as_any()
-            .downcast_ref::<Int64Array>()
-            .expect("numbers");
+        let keys = rows.column(0).as_any().downcast_ref::<Int64Array>().expect("numbers");
         split[task].extend(keys.values());
         Ok(())
     })?;

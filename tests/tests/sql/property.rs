@@ -10,15 +10,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
 const N_CASES: u32 = 24;
-const TABLES: [&str; 7] = [
-    BUILD_SIDE,
-    PROBE_SIDE,
-    NULLS,
-    OTHER_NULLS,
-    EMPTY,
-    LONELY,
-    SORTED,
-];
+const TABLES: [&str; 7] = [BUILD_SIDE, PROBE_SIDE, NULLS, OTHER_NULLS, EMPTY, LONELY, SORTED];
 
 /// Each gives the columns `a`, a key that may be NULL, and `b`, a number.
 const SOURCES: [&str; 8] = [
@@ -76,12 +68,8 @@ fn random_queries() {
 
 #[test]
 fn random_queries_with_partitioned_joins() {
-    let setup: Vec<_> = PARTITIONED_JOINS
-        .iter()
-        .chain(&[NO_STATISTICS])
-        .chain(&TABLES)
-        .copied()
-        .collect();
+    let setup: Vec<_> =
+        PARTITIONED_JOINS.iter().chain(&[NO_STATISTICS]).chain(&TABLES).copied().collect();
     check(&setup);
 }
 
@@ -102,17 +90,12 @@ fn check(setup: &[&str]) {
         .build()
         .expect("a runtime");
     let places = runtime.block_on(places(setup));
-    let mut runner = TestRunner::new(Config {
-        cases: N_CASES,
-        failure_persistence: None,
-        ..Config::default()
-    });
+    let mut runner =
+        TestRunner::new(Config { cases: N_CASES, failure_persistence: None, ..Config::default() });
     let strategy = (query(), 0..places.len());
     let result = runner.run(&strategy, |(sql, place)| {
         let (world, place) = &places[place];
-        runtime
-            .block_on(check_query(*world, place, &sql))
-            .map_err(TestCaseError::fail)
+        runtime.block_on(check_query(*world, place, &sql)).map_err(TestCaseError::fail)
     });
     if let Err(failure) = result {
         panic!("{failure}");
@@ -130,16 +113,10 @@ async fn places(setup: &[&str]) -> Vec<(World, Place)> {
 
 async fn check_query(world: World, place: &Place, sql: &str) -> Result<(), String> {
     let run = async {
-        or_hang(check_sql(
-            &place.sessions.single,
-            &place.sessions.distributed,
-            sql,
-        ))
-        .await??;
+        or_hang(check_sql(&place.sessions.single, &place.sessions.distributed, sql)).await??;
         settled(&place.cluster).await
     };
-    run.await
-        .map_err(|e| format!("[{world}] {}\n{sql}", e.strip_backtrace()))
+    run.await.map_err(|e| format!("[{world}] {}\n{sql}", e.strip_backtrace()))
 }
 
 /// A query of a few nodes. Its text shrinks to its sources.

@@ -12,14 +12,8 @@ const TABLES: [&str; 3] = [BUILD_SIDE, PROBE_SIDE, NULLS];
 
 const STATEMENTS: &[(&str, &str)] = &[
     ("a view", "SELECT id, c FROM counts WHERE c > 10"),
-    (
-        "a view of a view",
-        "SELECT count(*), sum(c) FROM more_counts",
-    ),
-    (
-        "a table of a query",
-        "SELECT k.id, p.n FROM kept k JOIN probe_side p ON k.id = p.id",
-    ),
+    ("a view of a view", "SELECT count(*), sum(c) FROM more_counts"),
+    ("a table of a query", "SELECT k.id, p.n FROM kept k JOIN probe_side p ON k.id = p.id"),
     (
         "a CTE",
         "WITH c AS (SELECT id, count(*) AS c FROM probe_side GROUP BY id), d AS (SELECT max(c) AS m FROM c) SELECT c.id FROM c JOIN d ON c.c = d.m",
@@ -47,19 +41,14 @@ async fn views_and_tables() {
 async fn prepared_statements() {
     for world in World::four_workers(&[1, 4]) {
         let place = Place::open(world, Extras::default(), &TABLES).await;
-        let Sessions {
-            single,
-            distributed,
-        } = &place.sessions;
+        let Sessions { single, distributed } = &place.sessions;
         for ctx in [single, distributed] {
             let prepare = "PREPARE up_to(BIGINT) AS SELECT id, sum(n) AS s FROM probe_side WHERE id <= $1 GROUP BY id ORDER BY id";
             text(ctx, prepare).await.expect("prepared");
         }
-        for (sql, n_rows) in [
-            ("EXECUTE up_to(7)", 8),
-            ("EXECUTE up_to(98)", 99),
-            ("EXECUTE up_to(-1)", 0),
-        ] {
+        for (sql, n_rows) in
+            [("EXECUTE up_to(7)", 8), ("EXECUTE up_to(98)", 99), ("EXECUTE up_to(-1)", 0)]
+        {
             let expected = text(single, sql).await.expect("it runs");
             let actual = or_hang(text(distributed, sql)).await.expect("no hang");
             assert_eq!(expected, actual.expect("it runs"), "{sql} on {world}");
@@ -73,10 +62,7 @@ async fn prepared_statements() {
 async fn insert_and_copy() {
     for world in World::four_workers(&[1, 4]) {
         let place = Place::open(world, Extras::default(), &TABLES).await;
-        let Sessions {
-            single,
-            distributed,
-        } = &place.sessions;
+        let Sessions { single, distributed } = &place.sessions;
         let dir = tempfile::tempdir().expect("a folder");
         for (name, ctx) in [("single", single), ("distributed", distributed)] {
             let out = dir.path().join(name).display().to_string();
@@ -101,9 +87,7 @@ async fn insert_and_copy() {
             "SELECT * FROM inserted",
             "SELECT count(*) FROM inserted",
         ] {
-            let verdict = or_hang(check_sql(single, distributed, sql))
-                .await
-                .expect("no hang");
+            let verdict = or_hang(check_sql(single, distributed, sql)).await.expect("no hang");
             let verdict = verdict.unwrap_or_else(|e| panic!("{world}: {e}"));
             assert_ne!(verdict.to_string(), "both fail", "{sql} on {world}");
         }
@@ -117,48 +101,29 @@ async fn insert_and_copy() {
             .expect("planned");
         let report = QueryReport::of(&physical).expect("the input is distributed");
         assert!(report.n_tasks > 2, "{report:?}");
-        settled(&place.cluster)
-            .await
-            .unwrap_or_else(|e| panic!("{e}"));
+        settled(&place.cluster).await.unwrap_or_else(|e| panic!("{e}"));
     }
 }
 
 /// How many rows a sink reports is the same, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counts_of_sinks() {
-    let world = World {
-        n_workers: 4,
-        target_partitions: 2,
-        force_encode: true,
-    };
+    let world = World { n_workers: 4, target_partitions: 2, force_encode: true };
     let place = Place::open(world, Extras::default(), &TABLES).await;
-    let Sessions {
-        single,
-        distributed,
-    } = &place.sessions;
+    let Sessions { single, distributed } = &place.sessions;
     for ctx in [single, distributed] {
-        text(ctx, "CREATE TABLE sink (id BIGINT, n BIGINT)")
-            .await
-            .expect("created");
-        let n_rows = text(ctx, "INSERT INTO sink SELECT id, n FROM probe_side")
-            .await
-            .expect("inserted");
+        text(ctx, "CREATE TABLE sink (id BIGINT, n BIGINT)").await.expect("created");
+        let n_rows =
+            text(ctx, "INSERT INTO sink SELECT id, n FROM probe_side").await.expect("inserted");
         assert_eq!(n_rows, "5000");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn show_lists_the_options() {
-    let world = World {
-        n_workers: 1,
-        target_partitions: 1,
-        force_encode: false,
-    };
+    let world = World { n_workers: 1, target_partitions: 1, force_encode: false };
     let place = Place::open(world, Extras::default(), &[]).await;
-    let Sessions {
-        single,
-        distributed,
-    } = &place.sessions;
+    let Sessions { single, distributed } = &place.sessions;
     let all = text(distributed, "SHOW ALL").await.expect("shown");
     for option in [
         "enabled",
@@ -169,8 +134,7 @@ async fn show_lists_the_options() {
         "compression",
     ] {
         assert!(
-            all.lines()
-                .any(|line| line == format!("distributed.{option}")),
+            all.lines().any(|line| line == format!("distributed.{option}")),
             "no {option}:\n{all}"
         );
         let verbose = format!(
@@ -179,12 +143,8 @@ async fn show_lists_the_options() {
         let description = text(distributed, &verbose).await.expect("described");
         assert!(description.len() > 10, "{option}: '{description}'");
     }
-    text(distributed, "SET distributed.compression = 'zstd'")
-        .await
-        .expect("an option");
-    let shown = text(distributed, "SHOW distributed.compression")
-        .await
-        .expect("shown");
+    text(distributed, "SET distributed.compression = 'zstd'").await.expect("an option");
+    let shown = text(distributed, "SHOW distributed.compression").await.expect("shown");
     assert!(shown.contains("zstd"), "{shown}");
     // the others are DataFusion's
     let others = "SELECT name, value FROM information_schema.df_settings WHERE name LIKE 'datafusion.%' ORDER BY name";
@@ -208,22 +168,15 @@ async fn a_plan_runs_again() {
         let plan = frame.create_physical_plan().await.expect("planned");
         let run = || datafusion::physical_plan::collect(plan.clone(), task.clone());
         let first = or_hang(run()).await.expect("no hang").expect("it runs");
-        let (second, third) = or_hang(async { tokio::join!(run(), run()) })
-            .await
-            .expect("no hang");
+        let (second, third) = or_hang(async { tokio::join!(run(), run()) }).await.expect("no hang");
         let rows = |batches: &[_]| {
             datafusion::arrow::util::pretty::pretty_format_batches(batches)
                 .expect("printed")
                 .to_string()
         };
-        for other in [
-            second.expect("it runs again"),
-            third.expect("it runs beside itself"),
-        ] {
+        for other in [second.expect("it runs again"), third.expect("it runs beside itself")] {
             assert_eq!(rows(&first), rows(&other), "{world}");
         }
-        settled(&place.cluster)
-            .await
-            .unwrap_or_else(|e| panic!("{e}"));
+        settled(&place.cluster).await.unwrap_or_else(|e| panic!("{e}"));
     }
 }

@@ -6,9 +6,8 @@ use std::path::Path;
 use datafusion_tributary_cli::data::{DataSpec, DataSuite, generate};
 use datafusion_tributary_tests::{Case, Check, Expect, World};
 
-const TABLES: [&str; 8] = [
-    "customer", "lineitem", "nation", "orders", "part", "partsupp", "region", "supplier",
-];
+const TABLES: [&str; 8] =
+    ["customer", "lineitem", "nation", "orders", "part", "partsupp", "region", "supplier"];
 const N_QUERIES: usize = 22;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -52,11 +52,7 @@ fn wrong_arrows_are_found() {
     assert!(violation(&arrow(FACADE, "datafusion-tributary-cli", true), true).is_some());
     assert!(violation(&arrow(core, "tonic-prost", false), false).is_some());
     assert!(
-        violation(
-            &arrow("datafusion-tributary-transport-grpc", "tonic", false),
-            false
-        )
-        .is_none()
+        violation(&arrow("datafusion-tributary-transport-grpc", "tonic", false), false).is_none()
     );
 }
 
@@ -129,9 +125,7 @@ fn library_owner(library: &str) -> Option<&'static str> {
         .iter()
         .find(|(name, _)| {
             // `tonic-build` and `http-body` belong to their family.
-            library
-                .strip_prefix(name)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+            library.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
         })
         .map(|(_, owner)| *owner)
 }

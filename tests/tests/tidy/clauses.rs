@@ -39,10 +39,7 @@ fn clauses_are_recognised() {
     let text = "async fn c01_a() {} fn c2_b() {} fn c033_c() {} impl A { fn c04_d(&self) {} }";
     cases.visit_file(&syn::parse_file(text).expect("the example parses"));
     assert_eq!(Vec::from_iter(cases.0), [1, 4]);
-    assert_eq!(
-        differences(&BTreeSet::from_iter(1..COUNT), "x"),
-        ["C22 is missing in x"]
-    );
+    assert_eq!(differences(&BTreeSet::from_iter(1..COUNT), "x"), ["C22 is missing in x"]);
     assert_eq!(
         differences(&BTreeSet::from_iter(1..=COUNT + 1), "x"),
         ["C23 in x is no clause of the contract (there are 22)"]
@@ -51,9 +48,7 @@ fn clauses_are_recognised() {
 
 fn differences(found: &BTreeSet<u32>, place: &str) -> Vec<String> {
     let expected = BTreeSet::from_iter(1..=COUNT);
-    let missing = expected
-        .difference(found)
-        .map(|n| format!("C{n:02} is missing in {place}"));
+    let missing = expected.difference(found).map(|n| format!("C{n:02} is missing in {place}"));
     let surplus = found
         .difference(&expected)
         .map(|n| format!("C{n:02} in {place} is no clause of the contract (there are {COUNT})"));

@@ -41,10 +41,7 @@ fn run_and_test_compile_the_same_dependencies() {
 fn a_different_feature_is_found() {
     let run = parse("a v1|std\nb v1|x\nc v2 (proc-macro)|\nb v1|x (*)\n");
     let test = parse("a v1|default,std\nb v1|x\nb v1|x,y\nd v1|\n");
-    assert_eq!(
-        differences(&run, &test),
-        ["a v1: run {\"std\"}, test {\"default,std\"}"]
-    );
+    assert_eq!(differences(&run, &test), ["a v1: run {\"std\"}, test {\"default,std\"}"]);
 }
 
 /// Packages that `run` compiles with a list of features that `test` has not. The reverse is harmless:
@@ -60,15 +57,7 @@ fn differences(run: &Features, test: &Features) -> Vec<String> {
 /// What `cargo tree` says in the repository's root, where the README's commands are typed.
 fn features(arguments: &[&str]) -> Features {
     let output = Command::new(env!("CARGO"))
-        .args([
-            "tree",
-            "--locked",
-            "--offline",
-            "--prefix",
-            "none",
-            "--format",
-            "{p}|{f}",
-        ])
+        .args(["tree", "--locked", "--offline", "--prefix", "none", "--format", "{p}|{f}"])
         .args(arguments)
         .current_dir(files::root())
         .env("CARGO_TERM_COLOR", "never")
@@ -89,10 +78,7 @@ fn parse(tree: &str) -> Features {
     for line in tree.lines() {
         let line = line.strip_suffix(" (*)").unwrap_or(line);
         if let Some((package, list)) = line.split_once('|') {
-            features
-                .entry(package.to_string())
-                .or_default()
-                .insert(list.to_string());
+            features.entry(package.to_string()).or_default().insert(list.to_string());
         }
     }
     features

@@ -93,9 +93,7 @@ fn walk(root: &Path, folder: &Path, found: &mut Vec<String>) {
         if kind.is_dir() && !matches!(entry.file_name().to_str(), Some("target" | ".git")) {
             walk(root, &path, found);
         } else if kind.is_file() {
-            let relative = path
-                .strip_prefix(root)
-                .expect("the walk stays below the root");
+            let relative = path.strip_prefix(root).expect("the walk stays below the root");
             found.push(relative.to_string_lossy().replace('\\', "/"));
         }
     }

@@ -52,44 +52,16 @@ fn upward_uses_are_found_however_they_are_written() {
         violations(&Source { path, text }).len()
     };
     for (path, text, count) in [
-        (
-            "wire/mod.rs",
-            "use crate::{error::Error, exec::{A, B}, ids};",
-            1,
-        ),
-        (
-            "wire/frame.rs",
-            "fn a() -> crate::worker::Worker { crate::ids::new() }",
-            1,
-        ),
-        (
-            "wire/frame.rs",
-            "use super::super::exec::A; use super::exec::A;",
-            1,
-        ),
+        ("wire/mod.rs", "use crate::{error::Error, exec::{A, B}, ids};", 1),
+        ("wire/frame.rs", "fn a() -> crate::worker::Worker { crate::ids::new() }", 1),
+        ("wire/frame.rs", "use super::super::exec::A; use super::exec::A;", 1),
         ("wire.rs", "use super::exec::A;", 1),
-        (
-            "wire.rs",
-            "mod a { use super::exec::A; use super::super::exec::B; }",
-            1,
-        ),
-        (
-            "wire.rs",
-            "fn a() { assert_eq!(1, crate::exec::B); crate::check!(2) }",
-            1,
-        ),
+        ("wire.rs", "mod a { use super::exec::A; use super::super::exec::B; }", 1),
+        ("wire.rs", "fn a() { assert_eq!(1, crate::exec::B); crate::check!(2) }", 1),
         ("wire.rs", "use crate::*;", 1),
         ("wire.rs", "use crate::Error;", 1),
-        (
-            "wire.rs",
-            "pub(crate) use crate::wire::a; pub(in crate::wire) fn b() {}",
-            0,
-        ),
-        (
-            "exec/a.rs",
-            "use crate::{codec, exec::b, wire}; use self::exec::C;",
-            0,
-        ),
+        ("wire.rs", "pub(crate) use crate::wire::a; pub(in crate::wire) fn b() {}", 0),
+        ("exec/a.rs", "use crate::{codec, exec::b, wire}; use self::exec::C;", 0),
         ("conformance/a.rs", "use crate::coordinator::A;", 0),
         ("helpers.rs", "fn a() {}", 1),
     ] {
@@ -105,12 +77,7 @@ fn violations(source: &Source) -> Vec<String> {
             source.path, module[0]
         )];
     };
-    let mut visitor = Uses {
-        path: &source.path,
-        layer,
-        module,
-        found: Vec::new(),
-    };
+    let mut visitor = Uses { path: &source.path, layer, module, found: Vec::new() };
     visitor.visit_file(&source.syntax());
     visitor.found
 }

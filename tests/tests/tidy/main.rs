@@ -16,9 +16,5 @@ mod words;
 /// Fails with all violations at once and the rule that they break.
 #[track_caller]
 fn assert_none(violations: &[String], rule: &str) {
-    assert!(
-        violations.is_empty(),
-        "{rule}\n  {}",
-        violations.join("\n  ")
-    );
+    assert!(violations.is_empty(), "{rule}\n  {}", violations.join("\n  "));
 }

@@ -38,16 +38,8 @@ fn functions_are_short() {
 
 #[test]
 fn a_long_function_is_found_outside_tests_only() {
-    let long = format!(
-        "fn long() {{\n{}}}\n",
-        "    step();\n".repeat(FUNCTION_LINES)
-    );
-    let find = |text: String| {
-        long_functions(&Source {
-            path: "a.rs".to_string(),
-            text,
-        })
-    };
+    let long = format!("fn long() {{\n{}}}\n", "    step();\n".repeat(FUNCTION_LINES));
+    let find = |text: String| long_functions(&Source { path: "a.rs".to_string(), text });
     assert_eq!(find(long.clone()), ["a.rs:1: `long` has 72 lines"]);
     assert_eq!(find(format!("impl A {{\n{long}}}\n")).len(), 1);
     assert_eq!(find(format!("trait A {{\n{long}}}\n")).len(), 1);
@@ -64,10 +56,7 @@ fn is_test_module(source: &Source) -> bool {
 }
 
 fn long_functions(source: &Source) -> Vec<String> {
-    let mut visitor = Functions {
-        path: &source.path,
-        found: Vec::new(),
-    };
+    let mut visitor = Functions { path: &source.path, found: Vec::new() };
     visitor.visit_file(&source.syntax());
     visitor.found
 }
@@ -83,10 +72,8 @@ impl Functions<'_> {
         let first = signature.span().start().line;
         let lines = block.span().end().line - first + 1;
         if lines > FUNCTION_LINES {
-            self.found.push(format!(
-                "{}:{first}: `{}` has {lines} lines",
-                self.path, signature.ident
-            ));
+            self.found
+                .push(format!("{}:{first}: `{}` has {lines} lines", self.path, signature.ident));
         }
     }
 }
@@ -118,7 +105,5 @@ impl<'ast> Visit<'ast> for Functions<'_> {
 
 fn is_cfg_test(attribute: &syn::Attribute) -> bool {
     attribute.path().is_ident("cfg")
-        && attribute
-            .parse_args::<syn::Path>()
-            .is_ok_and(|path| path.is_ident("test"))
+        && attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"))
 }

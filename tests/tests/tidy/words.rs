@@ -5,10 +5,7 @@ use crate::{assert_none, files};
 /// Forbidden in Rust sources, with what to do instead. The words are cut in two, so that this file
 /// obeys its own rule.
 const IN_CODE: &[(&str, &str)] = &[
-    (
-        concat!("todo", "!("),
-        "write it, or return an error that says what is not supported",
-    ),
+    (concat!("todo", "!("), "write it, or return an error that says what is not supported"),
     (
         concat!("unimplemented", "!("),
         "write it, or return an error that says what is not supported",
@@ -27,12 +24,8 @@ const IN_CODE: &[(&str, &str)] = &[
 ];
 
 /// Beginnings of absolute paths that exist on one machine only.
-const PLACES: &[&str] = &[
-    concat!("/ro", "ot/"),
-    concat!("/ho", "me/"),
-    concat!("/Us", "ers/"),
-    concat!("/wo", "rk/"),
-];
+const PLACES: &[&str] =
+    &[concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/Us", "ers/"), concat!("/wo", "rk/")];
 
 #[test]
 fn sources_are_free_of_leftovers() {

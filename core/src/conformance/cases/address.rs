@@ -8,32 +8,39 @@ use futures::future::try_join_all;
 use url::Url;
 
 use crate::conformance::host::Host;
-use crate::conformance::lab::{Lab, check};
+use crate::conformance::lab::{Lab, check, fetch};
 use crate::conformance::script::{Script, Step, numbered};
 use crate::conformance::{Failure, Fixture, Verdict};
 use crate::error::{Result, TransportError};
 use crate::ids::StageId;
 use crate::transport::{
-    Channels, Server, ShuffleTransport, StaticWorkers, TransportEnv, TransportRegistry, WorkerChannel,
+    Channels, Server, ShuffleTransport, StaticWorkers, TransportEnv, TransportRegistry,
+    WorkerChannel,
 };
 
 /// **C18** An unsupported address is handed back in the error.
 pub async fn c18_an_unsupported_address_is_handed_back(fixture: &dyn Fixture) -> Verdict {
     let lab = Lab::start(fixture).await?;
-    let foreign = Url::parse("nobody-serves-this://example:1/path").map_err(|error| error.to_string())?;
+    let foreign =
+        Url::parse("nobody-serves-this://example:1/path").map_err(|error| error.to_string())?;
     check!(!lab.transport.schemes().is_empty(), "the transport serves no scheme");
-    let registry = Arc::new(TransportRegistry::new(lab.client_env.clone()).with_transport(fixture.transport()));
+    let registry = Arc::new(
+        TransportRegistry::new(lab.client_env.clone()).with_transport(fixture.transport()),
+    );
     let channels = Channels::new(Arc::new(StaticWorkers::new(Vec::new())), Arc::clone(&registry));
     let worker: Arc<dyn WorkerChannel> = Arc::new(lab.worker.clone());
     let answers = [
         lab.within("an answer", lab.transport.connect(&foreign, &lab.client_env)).await?.err(),
-        lab.within("an answer", lab.transport.serve(&foreign, worker, &lab.server_env)).await?.err(),
+        lab.within("an answer", lab.transport.serve(&foreign, worker, &lab.server_env))
+            .await?
+            .err(),
         registry.channel(&foreign).await.err(),
         registry.check(&foreign).err(),
         channels.channel(&foreign).await.err(),
     ];
     for answer in answers {
-        let error = answer.ok_or_else(|| Failure::from("a foreign address was accepted".to_owned()))?;
+        let error =
+            answer.ok_or_else(|| Failure::from("a foreign address was accepted".to_owned()))?;
         let is_handed_back = matches!(
             &error,
             TransportError::Unsupported { address, .. } if *address == foreign.to_string()
@@ -55,7 +62,7 @@ pub async fn c19_connections_are_reused_and_may_be_many(fixture: &dyn Fixture) -
         check!(info.incarnation == known, "another connection leads to another worker");
         let script = Script::new(numbered(0).schema(), vec![vec![Step::Batch(numbered(0))]]);
         let query = lab.run(&script).await?;
-        let [mut stream] = super::super::lab::fetch(channel.as_ref(), query.request(StageId(1), &[0]))?;
+        let [mut stream] = fetch(channel.as_ref(), query.request(StageId(1), &[0]))?;
         let batches = lab.all(&mut stream).await?;
         check!(batches == [numbered(0)], "another connection doesn't reach the query");
     }
@@ -64,7 +71,8 @@ pub async fn c19_connections_are_reused_and_may_be_many(fixture: &dyn Fixture) -
 }
 
 async fn reused(lab: &Lab) -> Verdict {
-    let counting = Arc::new(Counting { inner: Arc::clone(&lab.transport), n_connects: AtomicUsize::new(0) });
+    let counting =
+        Arc::new(Counting { inner: Arc::clone(&lab.transport), n_connects: AtomicUsize::new(0) });
     let registry =
         TransportRegistry::new(lab.client_env.clone()).with_transport(Arc::clone(&counting) as _);
     let channels = (0..10).map(|_| registry.channel(&lab.url));

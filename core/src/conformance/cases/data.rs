@@ -35,7 +35,8 @@ pub async fn c03_batches_arrive_as_they_were_sent(fixture: &dyn Fixture) -> Verd
     let lab = Lab::start(fixture).await?;
     let schema = samples::schema();
     // Each batch has dictionaries of its own, and so replaces those before it.
-    let all_types = (0..6).map(|seed| samples::batch(&schema, [40, 0, 1, 7, 64, 3][seed], seed as u64));
+    let all_types =
+        (0..6).map(|seed| samples::batch(&schema, [40, 0, 1, 7, 64, 3][seed], seed as u64));
     let all_types: Vec<_> = all_types.collect();
     let columnless = |n_rows| {
         let options = RecordBatchOptions::new().with_row_count(Some(n_rows));
@@ -54,9 +55,15 @@ pub async fn c03_batches_arrive_as_they_were_sent(fixture: &dyn Fixture) -> Verd
             };
             let [mut stream] = fetch(lab.channel.as_ref(), request)?;
             let received = lab.all(&mut stream).await?;
-            check!(received.len() == sent.len(), "{} of {} batches arrived", received.len(), sent.len());
+            check!(
+                received.len() == sent.len(),
+                "{} of {} batches arrived",
+                received.len(),
+                sent.len()
+            );
             for (received, sent) in received.iter().zip(&sent) {
-                same(received, sent).map_err(|why| Failure::from(format!("list {nth}, {compression}: {why}")))?;
+                same(received, sent)
+                    .map_err(|why| Failure::from(format!("list {nth}, {compression}: {why}")))?;
             }
         }
     }
@@ -79,10 +86,15 @@ pub async fn c04_what_is_above_a_message_limit_arrives_whole(fixture: &dyn Fixtu
     let [mut stream, mut failing] = query.fetch([0, 1])?;
 
     let received = lab.all(&mut stream).await?;
-    let joined = concat_batches(&large.schema(), &received).map_err(|error| Failure::from(error.to_string()))?;
-    let expected = concat_batches(&large.schema(), &sent).map_err(|error| Failure::from(error.to_string()))?;
+    let joined = concat_batches(&large.schema(), &received)
+        .map_err(|error| Failure::from(error.to_string()))?;
+    let expected =
+        concat_batches(&large.schema(), &sent).map_err(|error| Failure::from(error.to_string()))?;
     check!(joined == expected, "rows were lost or changed");
-    check!(received.len() > large.num_rows() * 2000 / (4 * MESSAGE_BYTES), "the batch was not split");
+    check!(
+        received.len() > large.num_rows() * 2000 / (4 * MESSAGE_BYTES),
+        "the batch was not split"
+    );
     check!(received.contains(&long_row), "the long row did not travel alone");
 
     lab.batch(&mut failing).await?;
@@ -101,13 +113,23 @@ fn numbered_like(batch: &RecordBatch) -> RecordBatch {
 }
 
 fn same(received: &RecordBatch, sent: &RecordBatch) -> Result<(), String> {
-    if received.schema() != sent.schema() {
-        return Err(format!("the schema {:?} arrived as {:?}", sent.schema(), received.schema()));
+    let (schema, arrived) = (sent.schema(), received.schema());
+    let changed =
+        schema.fields().iter().zip(arrived.fields()).find(|(field, arrived)| field != arrived);
+    if let Some((field, arrived)) = changed {
+        return Err(format!("the field {field} arrived as {arrived}"));
+    }
+    if schema != arrived {
+        return Err(format!(
+            "the schema's metadata {:?} arrived as {:?}",
+            schema.metadata(),
+            arrived.metadata()
+        ));
     }
     if received.num_rows() != sent.num_rows() {
         return Err(format!("{} rows arrived as {}", sent.num_rows(), received.num_rows()));
     }
-    let columns = sent.schema();
-    let differs = (0..sent.num_columns()).find(|column| received.column(*column) != sent.column(*column));
-    differs.map_or(Ok(()), |column| Err(format!("{} differs", columns.field(column))))
+    let differs =
+        (0..sent.num_columns()).find(|column| received.column(*column) != sent.column(*column));
+    differs.map_or(Ok(()), |column| Err(format!("{} differs", schema.field(column))))
 }

@@ -33,7 +33,10 @@ pub async fn c05_a_lost_connection_never_looks_like_the_end(fixture: &dyn Fixtur
     lab.host.kill().await?;
     if lab.capabilities.has_connections {
         let error = lab.error(&mut stream).await?;
-        check!(matches!(error, TransportError::ConnectionLost { .. }), "a cut gave another error: {error}");
+        check!(
+            matches!(error, TransportError::ConnectionLost { .. }),
+            "a cut gave another error: {error}"
+        );
         return Ok(());
     }
     gate.open();

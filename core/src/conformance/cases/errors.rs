@@ -12,12 +12,15 @@ use crate::error::{ErrorKind, Origin, RemoteError, TransportError};
 use crate::ids::{StageId, TaskIdx};
 use crate::limits::MAX_ERROR_TEXT_BYTES;
 
+/// Makes an error of a text.
+type Make = fn(String) -> DataFusionError;
+
 /// **C07** An error keeps kind, origin and text, the text bounded and marked as cut.
 pub async fn c07_errors_keep_kind_origin_and_text(fixture: &dyn Fixture) -> Verdict {
     use DataFusionError as E;
     let lab = Lab::start(fixture).await?;
     let text = "zwei Zeilen:\n„größer“ \u{1f980}\t\"'\\";
-    let make: [(ErrorKind, fn(String) -> DataFusionError); 8] = [
+    let make: [(ErrorKind, Make); 8] = [
         (ErrorKind::Execution, E::Execution),
         (ErrorKind::Plan, E::Plan),
         (ErrorKind::Internal, E::Internal),
@@ -50,7 +53,9 @@ pub async fn c07_errors_keep_kind_origin_and_text(fixture: &dyn Fixture) -> Verd
 }
 
 /// **C08** A panic in a producer becomes an error with its origin; the worker lives on.
-pub async fn c08_a_panic_becomes_an_error_and_the_worker_lives_on(fixture: &dyn Fixture) -> Verdict {
+pub async fn c08_a_panic_becomes_an_error_and_the_worker_lives_on(
+    fixture: &dyn Fixture,
+) -> Verdict {
     let lab = Lab::start(fixture).await?;
     let steps = vec![Step::Batch(numbered(0)), Step::Panic("as written")];
     let script = Script::new(numbered(0).schema(), vec![steps]);
@@ -60,8 +65,16 @@ pub async fn c08_a_panic_becomes_an_error_and_the_worker_lives_on(fixture: &dyn 
     match lab.error(&mut stream).await? {
         TransportError::Remote(error) => {
             check!(error.kind == ErrorKind::Internal, "a panic arrived as {:?}", error.kind);
-            check!(error.message.contains("as written"), "the panic's text is lost: {}", error.message);
-            check!(error.origin.partition == Some(0), "the panic's place is lost: {}", error.origin);
+            check!(
+                error.message.contains("as written"),
+                "the panic's text is lost: {}",
+                error.message
+            );
+            check!(
+                error.origin.partition == Some(0),
+                "the panic's place is lost: {}",
+                error.origin
+            );
         }
         other => return Err(format!("a panic gave another error: {other}").into()),
     }

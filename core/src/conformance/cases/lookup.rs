@@ -13,7 +13,9 @@ use crate::protocol::FetchRequest;
 use crate::transport::BatchStream;
 
 /// **C14** An output belongs to the first fetch that polls it; a later one is `AlreadyConsumed`.
-pub async fn c14_an_output_belongs_to_the_first_fetch_that_polls_it(fixture: &dyn Fixture) -> Verdict {
+pub async fn c14_an_output_belongs_to_the_first_fetch_that_polls_it(
+    fixture: &dyn Fixture,
+) -> Verdict {
     let lab = Lab::start(fixture).await?;
     let gate = Gate::closed();
     let first = vec![Step::Batch(numbered(0)), Step::Wait(gate.clone()), Step::Batch(numbered(1))];
@@ -44,7 +46,8 @@ pub async fn c14_an_output_belongs_to_the_first_fetch_that_polls_it(fixture: &dy
 /// `QueryEnded` at once; parking cap reached: `Overloaded`.
 pub async fn c15_tasks_that_are_not_there_are_told_apart(fixture: &dyn Fixture) -> Verdict {
     // So long that what comes within the case's patience comes at once.
-    let settings = Settings { plan_wait: Duration::from_secs(3600), max_parked: 2, ..Settings::default() };
+    let settings =
+        Settings { plan_wait: Duration::from_secs(3600), max_parked: 2, ..Settings::default() };
     let lab = Lab::with(fixture, settings).await?;
     at_once(&lab).await?;
     parked(&lab).await?;
@@ -52,7 +55,9 @@ pub async fn c15_tasks_that_are_not_there_are_told_apart(fixture: &dyn Fixture) 
     let settings = Settings { plan_wait: Duration::from_millis(50), ..Settings::default() };
     let lab = Lab::with(fixture, settings).await?;
     let query = lab.open().await?;
-    for request in [query.request(StageId(77), &[0]), unknown_query(&lab, &query.request(StageId(77), &[0]))] {
+    for request in
+        [query.request(StageId(77), &[0]), unknown_query(&query.request(StageId(77), &[0]))]
+    {
         let [mut stream] = fetch(lab.channel.as_ref(), request)?;
         let error = lab.error(&mut stream).await?;
         check!(is_not_found(&error), "a plan that didn't come gave another error: {error}");
@@ -75,7 +80,8 @@ async fn at_once(lab: &Lab) -> Verdict {
     lab.until("the end of the query", || lab.worker.stats().queries == 0).await?;
     let [mut stream] = fetch(lab.channel.as_ref(), request.clone())?;
     let error = lab.error(&mut stream).await?;
-    let is_ended = matches!(error, TransportError::QueryEnded(query) if query == request.task.query);
+    let is_ended =
+        matches!(error, TransportError::QueryEnded(query) if query == request.task.query);
     check!(is_ended, "an ended query gave another error: {error}");
     Ok(())
 }
@@ -85,12 +91,15 @@ async fn parked(lab: &Lab) -> Verdict {
     let query = lab.open().await?;
     let request = query.request(StageId(1), &[0]);
     let [mut waiting] = fetch(lab.channel.as_ref(), request.clone())?;
-    let [mut hopeless] = fetch(lab.channel.as_ref(), unknown_query(lab, &request))?;
+    let [mut hopeless] = fetch(lab.channel.as_ref(), unknown_query(&request))?;
     park(lab, &mut waiting).await?;
     park(lab, &mut hopeless).await?;
-    let [mut one_too_many] = fetch(lab.channel.as_ref(), unknown_query(lab, &request))?;
+    let [mut one_too_many] = fetch(lab.channel.as_ref(), unknown_query(&request))?;
     let error = lab.error(&mut one_too_many).await?;
-    check!(matches!(error, TransportError::Overloaded(_)), "one too many gave another error: {error}");
+    check!(
+        matches!(error, TransportError::Overloaded(_)),
+        "one too many gave another error: {error}"
+    );
     drop(hopeless);
 
     query.add(StageId(1), &script).await?;
@@ -99,11 +108,14 @@ async fn parked(lab: &Lab) -> Verdict {
 
     let soon = FetchRequest {
         deadline: Some(Instant::now() + Duration::from_millis(50)),
-        ..unknown_query(lab, &request)
+        ..unknown_query(&request)
     };
     let [mut stream] = fetch(lab.channel.as_ref(), soon)?;
     let error = lab.error(&mut stream).await?;
-    check!(matches!(error, TransportError::Timeout(_)), "a deadline before the plan gave another error: {error}");
+    check!(
+        matches!(error, TransportError::Timeout(_)),
+        "a deadline before the plan gave another error: {error}"
+    );
     Ok(())
 }
 
@@ -116,7 +128,7 @@ async fn park(lab: &Lab, stream: &mut BatchStream) -> Verdict {
     Ok(())
 }
 
-fn unknown_query(_lab: &Lab, request: &FetchRequest) -> FetchRequest {
+fn unknown_query(request: &FetchRequest) -> FetchRequest {
     FetchRequest { task: TaskId { query: QueryId::random(), ..request.task }, ..request.clone() }
 }
 

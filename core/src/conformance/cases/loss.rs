@@ -44,7 +44,9 @@ pub async fn c16_a_dead_or_silent_peer_is_noticed(fixture: &dyn Fixture) -> Verd
         loop {
             match query.event().await? {
                 Some(SessionEvent::Failed(TransportError::ConnectionLost { .. })) => break,
-                Some(SessionEvent::Failed(error)) => return Err(format!("another error: {error}").into()),
+                Some(SessionEvent::Failed(error)) => {
+                    return Err(format!("another error: {error}").into());
+                }
                 Some(_) => {}
                 None => return Err("the session of a lost worker just ended".to_owned().into()),
             }

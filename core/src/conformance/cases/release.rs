@@ -14,7 +14,8 @@ pub async fn c09_dropping_a_stream_releases_its_output(fixture: &dyn Fixture) ->
     let lab = Lab::start(fixture).await?;
     let gate = Gate::closed();
     let late = Gate::closed();
-    let endless = vec![Step::Batch(numbered(0)), Step::Wait(gate.clone()), Step::Batch(numbered(1))];
+    let endless =
+        vec![Step::Batch(numbered(0)), Step::Wait(gate.clone()), Step::Batch(numbered(1))];
     let mut slow = vec![Step::Wait(late.clone())];
     slow.extend((0..OUTPUT_WINDOW_BYTES / 80).map(|nth| Step::Batch(numbered(nth))));
     let outputs = vec![endless.clone(), endless, slow];
@@ -24,7 +25,10 @@ pub async fn c09_dropping_a_stream_releases_its_output(fixture: &dyn Fixture) ->
     let unpolled = query.fetch([0])?;
     drop(unpolled);
     lab.settle().await?;
-    check!(script.executed(0) == 0, "a stream that was dropped before its first poll started the task");
+    check!(
+        script.executed(0) == 0,
+        "a stream that was dropped before its first poll started the task"
+    );
 
     let [mut kept, mut midway, mut early] = query.fetch([0, 1, 2])?;
     lab.batch(&mut kept).await?;
@@ -35,7 +39,8 @@ pub async fn c09_dropping_a_stream_releases_its_output(fixture: &dyn Fixture) ->
         lab.settle().await?;
     }
     drop(midway);
-    lab.until("the release of an output that was dropped midway", || script.dropped(1) == 1).await?;
+    lab.until("the release of an output that was dropped midway", || script.dropped(1) == 1)
+        .await?;
 
     drop(early);
     lab.settle().await?;
@@ -98,7 +103,10 @@ pub async fn c10_nothing_is_left(fixture: &dyn Fixture) -> Verdict {
         lab.until_idle().await?;
         let at_rest = lab.until("an idle channel", || lab.n_alive_tasks() <= n_idle).await;
         at_rest.map_err(|failure| {
-            format!("{failure}: {} spawned tasks instead of {n_idle}, round {round}", lab.n_alive_tasks())
+            format!(
+                "{failure}: {} spawned tasks instead of {n_idle}, round {round}",
+                lab.n_alive_tasks()
+            )
         })?;
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use futures::future::{Either, select};
+use futures::future::{Either, join, select};
 use futures::{FutureExt, StreamExt};
 
 use crate::conformance::lab::{Lab, MESSAGE_BYTES, check};
@@ -21,7 +21,10 @@ pub async fn c01_nothing_is_requested_before_the_first_poll(fixture: &dyn Fixtur
     let query = lab.run(&script).await?;
     let [mut first, second] = query.fetch([0, 1])?;
     lab.settle().await?;
-    check!(script.executed(0) + script.executed(1) == 0, "the task was started by the fetch itself");
+    check!(
+        script.executed(0) + script.executed(1) == 0,
+        "the task was started by the fetch itself"
+    );
 
     lab.batch(&mut first).await?;
     lab.until("the start of the output that isn't polled", || script.executed(1) == 1).await?;
@@ -49,9 +52,16 @@ pub async fn c11_next_is_cancel_safe(fixture: &dyn Fixture) -> Verdict {
         stream.next().now_or_never().is_some() || script.executed(0) == 1
     })
     .await?;
-    gate.open();
+    // Now with one that does, before there is anything to wake for.
+    let open = async {
+        lab.settle().await?;
+        gate.open();
+        Verdict::Ok(())
+    };
+    let (first, opened) = lab.within("the first batch", join(stream.next(), open)).await?;
+    opened?;
 
-    let mut received = Vec::new();
+    let mut received: Vec<_> = first.into_iter().collect();
     let receive = async {
         loop {
             // Every other wait is given up as soon as it is one.

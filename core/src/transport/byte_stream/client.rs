@@ -45,9 +45,9 @@ impl ByteStreamChannel {
         match FrameReader::default().next(&mut io).await.map_err(broken)? {
             Some((Kind::Info, info)) => decode_info(info),
             Some((Kind::Error, error)) => Err(decode_error(&error)),
-            Some((other, _)) => {
-                Err(TransportError::Protocol(format!("a {other:?} frame instead of the worker's info")))
-            }
+            Some((other, _)) => Err(TransportError::Protocol(format!(
+                "a {other:?} frame instead of the worker's info"
+            ))),
             None => Err(lost(&self.link.worker, false, CUT)),
         }
     }
@@ -55,7 +55,9 @@ impl ByteStreamChannel {
 
 impl fmt::Debug for ByteStreamChannel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ByteStreamChannel").field("worker", &self.link.worker).finish_non_exhaustive()
+        f.debug_struct("ByteStreamChannel")
+            .field("worker", &self.link.worker)
+            .finish_non_exhaustive()
     }
 }
 

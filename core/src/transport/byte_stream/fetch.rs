@@ -309,7 +309,7 @@ impl Credit {
 /// The number in a credit frame.
 pub(super) fn read_u64(bytes: &[u8]) -> Result<usize> {
     let bytes = bytes.try_into().map(u64::from_le_bytes).ok();
-    bytes.and_then(|number| usize::try_from(number).ok()).ok_or_else(|| {
-        TransportError::Protocol("a credit frame without its number".to_owned())
-    })
+    bytes
+        .and_then(|number| usize::try_from(number).ok())
+        .ok_or_else(|| TransportError::Protocol("a credit frame without its number".to_owned()))
 }

@@ -73,12 +73,16 @@ impl Header {
         let n_bytes = u32::from_le_bytes(length) as usize;
         let limit = match kind {
             Kind::Data | Kind::TurnData => MAX_FRAME_BYTES,
-            Kind::Call | Kind::Command | Kind::Event | Kind::Info | Kind::Error => MAX_CONTROL_BYTES,
+            Kind::Call | Kind::Command | Kind::Event | Kind::Info | Kind::Error => {
+                MAX_CONTROL_BYTES
+            }
             Kind::Credit | Kind::Want => size_of::<u64>(),
             Kind::Turn | Kind::KeepAlive | Kind::End => 0,
         };
         if n_bytes > limit {
-            return Err(invalid(format!("a {kind:?} frame of {n_bytes} bytes, above its limit of {limit}")));
+            return Err(invalid(format!(
+                "a {kind:?} frame of {n_bytes} bytes, above its limit of {limit}"
+            )));
         }
         Ok(Self { kind, n_bytes })
     }
@@ -118,13 +122,20 @@ pub(super) async fn write_frame(
 }
 
 /// Writes a frame with one piece.
-pub(super) async fn write_small(io: &mut (impl AsyncWrite + Unpin), kind: Kind, payload: Bytes) -> io::Result<()> {
+pub(super) async fn write_small(
+    io: &mut (impl AsyncWrite + Unpin),
+    kind: Kind,
+    payload: Bytes,
+) -> io::Result<()> {
     let n_bytes = payload.len();
     write_frame(io, kind, [payload], n_bytes).await
 }
 
 /// Writes the error frame.
-pub(super) async fn write_error(io: &mut (impl AsyncWrite + Unpin), error: &TransportError) -> io::Result<()> {
+pub(super) async fn write_error(
+    io: &mut (impl AsyncWrite + Unpin),
+    error: &TransportError,
+) -> io::Result<()> {
     write_small(io, Kind::Error, encode_error(error)).await
 }
 
@@ -195,9 +206,14 @@ impl FrameReader {
     }
 
     /// The next frame; none at the end of the stream between two frames.
-    pub(super) async fn next<R: AsyncRead + Unpin>(&mut self, io: &mut R) -> io::Result<Option<(Kind, Bytes)>> {
+    pub(super) async fn next<R: AsyncRead + Unpin>(
+        &mut self,
+        io: &mut R,
+    ) -> io::Result<Option<(Kind, Bytes)>> {
         std::future::poll_fn(|cx| {
-            let Some(header) = ready!(self.poll_header(cx, io))? else { return Poll::Ready(Ok(None)) };
+            let Some(header) = ready!(self.poll_header(cx, io))? else {
+                return Poll::Ready(Ok(None));
+            };
             let body = ready!(self.poll_body(cx, io))?;
             Poll::Ready(Ok(Some((header.kind, Bytes::from_owner(Owner(body))))))
         })
@@ -213,7 +229,11 @@ impl AsRef<[u8]> for Owner {
     }
 }
 
-fn poll_read<R: AsyncRead + Unpin>(cx: &mut Context<'_>, io: &mut R, into: &mut [u8]) -> Poll<io::Result<usize>> {
+fn poll_read<R: AsyncRead + Unpin>(
+    cx: &mut Context<'_>,
+    io: &mut R,
+    into: &mut [u8],
+) -> Poll<io::Result<usize>> {
     let mut into = ReadBuf::new(into);
     ready!(Pin::new(io).poll_read(cx, &mut into))?;
     Poll::Ready(Ok(into.filled().len()))
@@ -259,7 +279,9 @@ mod tests {
     #[tokio::test]
     async fn reading_is_cancel_safe() {
         let mut bytes = Vec::new();
-        write_small(&mut bytes, Kind::Event, Bytes::from_static(b"event")).await.expect("writes to memory");
+        write_small(&mut bytes, Kind::Event, Bytes::from_static(b"event"))
+            .await
+            .expect("writes to memory");
         let (mut near, mut far) = tokio::io::duplex(64);
         let mut reader = FrameReader::default();
         for byte in bytes {

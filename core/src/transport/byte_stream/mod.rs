@@ -20,6 +20,8 @@ mod fetch;
 mod frame;
 mod server;
 mod session;
+#[cfg(test)]
+mod tests;
 
 use std::fmt::Debug;
 use std::time::Duration;

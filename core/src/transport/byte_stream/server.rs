@@ -35,7 +35,9 @@ pub async fn serve_stream(
     let Ok(Ok(Some(first))) = timeout(liveness.lease, reader.next(&mut from)).await else { return };
     let call = match first {
         (Kind::Call, call) => decode_call(call),
-        (other, _) => Err(TransportError::Protocol(format!("a stream that begins with a {other:?} frame"))),
+        (other, _) => {
+            Err(TransportError::Protocol(format!("a stream that begins with a {other:?} frame")))
+        }
     };
     let served = match call {
         Ok(Call::OpenQuery(mut open)) => {
@@ -53,7 +55,10 @@ pub async fn serve_stream(
     }
 }
 
-async fn serve_info(to: &mut (impl AsyncWrite + Unpin), worker: Arc<dyn WorkerChannel>) -> io::Result<()> {
+async fn serve_info(
+    to: &mut (impl AsyncWrite + Unpin),
+    worker: Arc<dyn WorkerChannel>,
+) -> io::Result<()> {
     match worker.info().await {
         Ok(info) => write_small(to, Kind::Info, encode_info(&info)).await,
         Err(error) => write_error(to, &error).await,
@@ -97,7 +102,8 @@ async fn serve_fetch(
         liveness,
     };
     let Some(stream) = worker.fetch(request).pop() else {
-        let error = TransportError::Protocol("a channel gave no stream for a requested output".to_owned());
+        let error =
+            TransportError::Protocol("a channel gave no stream for a requested output".to_owned());
         return write_error(sender.to, &error).await;
     };
     tokio::select! {
@@ -120,7 +126,10 @@ async fn receive_credits(
                 Err(error) => return io::Error::new(io::ErrorKind::InvalidData, error),
             },
             Ok(Some((other, _))) => {
-                return io::Error::new(io::ErrorKind::InvalidData, format!("a {other:?} frame in a fetch"));
+                return io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    format!("a {other:?} frame in a fetch"),
+                );
             }
             Ok(None) => return io::ErrorKind::UnexpectedEof.into(),
             Err(error) => return error,

@@ -21,7 +21,11 @@ use crate::wire::{
 };
 
 /// Opens a session from the client's side.
-pub(super) async fn open(link: &Link, mut io: Box<dyn Io>, open: OpenQuery) -> Result<QuerySession> {
+pub(super) async fn open(
+    link: &Link,
+    mut io: Box<dyn Io>,
+    open: OpenQuery,
+) -> Result<QuerySession> {
     let lease = link.liveness.lease;
     let call = encode_call(&Call::OpenQuery(open));
     let mut reader = FrameReader::default();
@@ -41,9 +45,13 @@ pub(super) async fn open(link: &Link, mut io: Box<dyn Io>, open: OpenQuery) -> R
         Ok(Ok(Some((Kind::Error, error)))) => return Err(decode_error(&error)),
         Ok(Ok(Some((Kind::Event, event)))) => match decode_session_message(event)? {
             SessionMessage::Opened => {}
-            SessionMessage::Event(_) => return Err(unexpected("an event before the session was open")),
+            SessionMessage::Event(_) => {
+                return Err(unexpected("an event before the session was open"));
+            }
         },
-        Ok(Ok(Some((other, _)))) => return Err(unexpected(&format!("a {other:?} frame for an opened session"))),
+        Ok(Ok(Some((other, _)))) => {
+            return Err(unexpected(&format!("a {other:?} frame for an opened session")));
+        }
     }
     let (session, peer) = QuerySession::pair();
     let run = run_client(link.clone(), io, reader, peer);
@@ -93,7 +101,9 @@ async fn read_events(
                 }
                 SessionMessage::Opened => return Err(unexpected("a second opening of a session")),
             },
-            Ok(Ok(Some((other, _)))) => return Err(unexpected(&format!("a {other:?} frame in a session"))),
+            Ok(Ok(Some((other, _)))) => {
+                return Err(unexpected(&format!("a {other:?} frame in a session")));
+            }
         }
     }
 }

@@ -60,7 +60,9 @@ impl WorkerChannel for EncodedChannel {
                 let streams = self.inner.fetch(request).into_iter();
                 streams.map(|stream| encoded_stream(stream, compression)).collect()
             }
-            Ok(_) => failed_streams(n_outputs, &TransportError::internal("a call became another one")),
+            Ok(_) => {
+                failed_streams(n_outputs, &TransportError::internal("a call became another one"))
+            }
             Err(error) => failed_streams(n_outputs, &error),
         }
     }
@@ -97,7 +99,10 @@ fn encoded_stream(inner: BatchStream, compression: Compression) -> BatchStream {
 
 /// The two directions of a session, each of which ends with the half that it reads from or writes
 /// to.
-fn pumps(inner: QuerySession, outer: SessionPeer) -> (impl Future<Output = ()>, impl Future<Output = ()>) {
+fn pumps(
+    inner: QuerySession,
+    outer: SessionPeer,
+) -> (impl Future<Output = ()>, impl Future<Output = ()>) {
     let failures = outer.events.clone();
     let commands = async move {
         let ended = pump_commands(outer.commands, inner.commands).await;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, DictionaryArray, Int32Array, StringArray};
+use arrow::array::{
+    Array, ArrayRef, AsArray, DictionaryArray, Int32Array, Int64Array, StringArray,
+};
 use arrow::datatypes::{DataType, Field, Int32Type, Schema};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use proptest::prelude::*;
@@ -25,6 +27,11 @@ fn round_trip(batches: &[RecordBatch], compression: Compression) -> Vec<RecordBa
 
 fn frame(batch: &RecordBatch, compression: Compression) -> Vec<u8> {
     BatchEncoder::new(compression).encode(batch).expect("encodes").into_pieces().concat()
+}
+
+fn numbers(values: impl IntoIterator<Item = i64>) -> RecordBatch {
+    let column: ArrayRef = Arc::new(Int64Array::from_iter_values(values));
+    RecordBatch::try_from_iter([("n", column)]).expect("one column")
 }
 
 fn compressions() -> [Compression; 3] {
@@ -58,7 +65,12 @@ fn dictionaries_are_replaced_and_sent_once() {
         RecordBatch::try_from_iter([("d", Arc::new(column) as ArrayRef)]).expect("a batch")
     };
     let first = batch(&["a", "b"], &[Some(0), None, Some(1)]);
-    let batches = [first.clone(), first.slice(1, 2), batch(&["c"], &[Some(0)]), batch(&["a", "b"], &[Some(1)])];
+    let batches = [
+        first.clone(),
+        first.slice(1, 2),
+        batch(&["c"], &[Some(0)]),
+        batch(&["a", "b"], &[Some(1)]),
+    ];
     assert_eq!(round_trip(&batches, Compression::None), batches);
 
     let mut encoder = BatchEncoder::new(Compression::None);
@@ -68,9 +80,10 @@ fn dictionaries_are_replaced_and_sent_once() {
 
 #[test]
 fn a_schema_may_change_between_batches() {
-    let plain = samples::numbers([1, 2]);
+    let plain = numbers([1, 2]);
     let field = Field::new("n", DataType::Int64, true);
-    let schema = Arc::new(Schema::new(vec![field]).with_metadata([("k".into(), "v".into())].into()));
+    let schema =
+        Arc::new(Schema::new(vec![field]).with_metadata([("k".into(), "v".into())].into()));
     let changed = RecordBatch::try_new(schema, plain.columns().to_vec()).expect("the same column");
     let batches = [plain.clone(), changed, plain];
     assert_eq!(round_trip(&batches, Compression::None), batches);
@@ -78,8 +91,9 @@ fn a_schema_may_change_between_batches() {
 
 #[test]
 fn large_buffers_are_neither_copied_to_send_nor_to_decode() {
-    let batch = samples::numbers(0..100_000);
-    let sent = batch.column(0).as_primitive::<arrow::datatypes::Int64Type>().values().inner().as_ptr();
+    let batch = numbers(0..100_000);
+    let sent =
+        batch.column(0).as_primitive::<arrow::datatypes::Int64Type>().values().inner().as_ptr();
     let encoded = BatchEncoder::new(Compression::None).encode(&batch).expect("encodes");
     assert!(encoded.clone().into_pieces().iter().any(|piece| piece.as_ptr() == sent));
 
@@ -101,7 +115,7 @@ fn one_row_of_a_large_view_column_is_small() {
 
 #[test]
 fn a_claimed_length_is_refused_before_it_is_allocated() {
-    let batch = samples::numbers(std::iter::repeat_n(1, 4096));
+    let batch = numbers(std::iter::repeat_n(1, 4096));
     let honest = frame(&batch, Compression::Zstd);
     let prefix = (4096_i64 * 8).to_le_bytes();
     let at = honest.windows(8).rposition(|bytes| bytes == prefix).expect("a compressed buffer");
@@ -115,10 +129,14 @@ fn a_claimed_length_is_refused_before_it_is_allocated() {
 
 #[test]
 fn every_cut_of_a_frame_is_refused() {
-    let frame = frame(&samples::numbers(0..20), Compression::None);
+    let frame = frame(&numbers(0..20), Compression::None);
     for len in 0..frame.len() {
         let error = BatchDecoder::new().decode(frame[..len].to_vec());
-        assert!(matches!(error, Err(TransportError::Protocol(_))), "{len} of {} bytes", frame.len());
+        assert!(
+            matches!(error, Err(TransportError::Protocol(_))),
+            "{len} of {} bytes",
+            frame.len()
+        );
     }
 }
 

@@ -14,12 +14,12 @@ use crate::limits::{MAX_CONTROL_BYTES, PLAN_PIECE_BYTES};
 use crate::metadata::Metadata;
 use crate::metrics::{NodeMetric, NodeMetricValue, NodeMetrics};
 use crate::protocol::{
-    AddTasks, FetchRequest, OpenQuery, PROTOCOL_VERSION, Peer, SessionCommand, SessionEvent, StagePlan,
-    StageRoutes, TaskPlan, TaskReport, WorkerInfo, WorkerState,
+    AddTasks, FetchRequest, OpenQuery, PROTOCOL_VERSION, Peer, SessionCommand, SessionEvent,
+    StagePlan, StageRoutes, TaskPlan, TaskReport, WorkerInfo, WorkerState,
 };
 use crate::wire::{
-    Call, CommandDecoder, SessionMessage, decode_call, decode_info, decode_session_message, encode_call,
-    encode_command, encode_info, encode_session_message,
+    Call, CommandDecoder, SessionMessage, decode_call, decode_info, decode_session_message,
+    encode_call, encode_command, encode_info, encode_session_message,
 };
 
 fn task() -> TaskId {
@@ -33,7 +33,10 @@ fn through(command: SessionCommand) -> Vec<SessionCommand> {
 }
 
 fn add_tasks(plan: Bytes, leaves: Vec<Bytes>) -> AddTasks {
-    let list = ScalarValue::new_list_nullable(&[ScalarValue::Int64(Some(1))], &arrow::datatypes::DataType::Int64);
+    let list = ScalarValue::new_list_nullable(
+        &[ScalarValue::Int64(Some(1))],
+        &arrow::datatypes::DataType::Int64,
+    );
     AddTasks {
         stage: StagePlan {
             stage: StageId(2),
@@ -97,11 +100,16 @@ fn a_passed_deadline_stays_passed() {
 
 #[test]
 fn plans_travel_in_pieces_and_arrive_whole() {
-    let plan = Bytes::from((0..5_u32 * PLAN_PIECE_BYTES as u32 / 2).map(|n| n as u8).collect::<Vec<_>>());
+    let plan =
+        Bytes::from((0..5_u32 * PLAN_PIECE_BYTES as u32 / 2).map(|n| n as u8).collect::<Vec<_>>());
     let add = add_tasks(plan, vec![Bytes::new(), Bytes::from_static(b"slice")]);
-    let messages = encode_command(SessionCommand::AddTasks(Box::new(add.clone()))).expect("encodes");
+    let messages =
+        encode_command(SessionCommand::AddTasks(Box::new(add.clone()))).expect("encodes");
     let lengths: Vec<_> = messages.map(|message| message.len()).collect();
-    assert!(lengths.len() > 2 && lengths.iter().all(|len| *len <= PLAN_PIECE_BYTES + 64), "{lengths:?}");
+    assert!(
+        lengths.len() > 2 && lengths.iter().all(|len| *len <= PLAN_PIECE_BYTES + 64),
+        "{lengths:?}"
+    );
 
     let back = through(SessionCommand::AddTasks(Box::new(add.clone())));
     let [SessionCommand::AddTasks(back)] = back.as_slice() else { panic!("{back:?}") };
@@ -112,7 +120,10 @@ fn plans_travel_in_pieces_and_arrive_whole() {
 fn small_commands_survive() {
     assert!(matches!(through(SessionCommand::Seal)[..], [SessionCommand::Seal]));
     assert!(matches!(through(SessionCommand::Finish)[..], [SessionCommand::Finish]));
-    assert!(matches!(through(SessionCommand::Ping(u64::MAX))[..], [SessionCommand::Ping(u64::MAX)]));
+    assert!(matches!(
+        through(SessionCommand::Ping(u64::MAX))[..],
+        [SessionCommand::Ping(u64::MAX)]
+    ));
 }
 
 fn report(n_metrics: usize) -> TaskReport {
@@ -157,7 +168,9 @@ fn an_answer_above_the_limit_travels_without_metrics() {
     let bytes = encode_session_message(&event);
     assert!(bytes.len() <= MAX_CONTROL_BYTES);
     let back = decode_session_message(bytes).expect("decodes");
-    let SessionMessage::Event(SessionEvent::Finished(reports)) = back else { panic!("another event") };
+    let SessionMessage::Event(SessionEvent::Finished(reports)) = back else {
+        panic!("another event")
+    };
     assert_eq!(reports, [TaskReport { task: task(), metrics: vec![] }]);
 }
 

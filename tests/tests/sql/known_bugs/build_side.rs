@@ -11,10 +11,7 @@ const SORT_MERGE: &str = "SET datafusion.optimizer.prefer_hash_join = false";
 
 /// Equality joins: collect-left by default, as the tables are small.
 const EQUALITIES: &[(&str, &str)] = &[
-    (
-        "in",
-        "SELECT id FROM build_side WHERE id IN (SELECT id FROM probe_side WHERE id % 2 = 0)",
-    ),
+    ("in", "SELECT id FROM build_side WHERE id IN (SELECT id FROM probe_side WHERE id % 2 = 0)"),
     (
         "in the small side",
         "SELECT n, id FROM probe_side WHERE id IN (SELECT id FROM build_side WHERE id < 60)",
@@ -27,10 +24,7 @@ const EQUALITIES: &[(&str, &str)] = &[
         "exists with an inequality",
         "SELECT id FROM build_side b WHERE EXISTS (SELECT 1 FROM probe_side p WHERE p.id = b.id AND p.n > b.id * 49 + 100)",
     ),
-    (
-        "inner",
-        "SELECT b.id, p.n FROM build_side b JOIN probe_side p ON b.id = p.id",
-    ),
+    ("inner", "SELECT b.id, p.n FROM build_side b JOIN probe_side p ON b.id = p.id"),
     (
         "left",
         "SELECT b.id, p.n FROM build_side b LEFT JOIN probe_side p ON b.id = p.id AND p.n % 100 = 7",
@@ -39,14 +33,8 @@ const EQUALITIES: &[(&str, &str)] = &[
         "left without partners",
         "SELECT b.id, p.n FROM build_side b LEFT JOIN probe_side p ON b.id = p.id + 1000",
     ),
-    (
-        "right",
-        "SELECT b.id, p.n FROM build_side b RIGHT JOIN probe_side p ON b.id = p.id + 50",
-    ),
-    (
-        "full",
-        "SELECT b.id, p.n FROM build_side b FULL JOIN probe_side p ON b.id = p.id + 25",
-    ),
+    ("right", "SELECT b.id, p.n FROM build_side b RIGHT JOIN probe_side p ON b.id = p.id + 50"),
+    ("full", "SELECT b.id, p.n FROM build_side b FULL JOIN probe_side p ON b.id = p.id + 25"),
     (
         "full with a filter",
         "SELECT b.id, p.n FROM build_side b FULL JOIN probe_side p ON b.id = p.id AND p.n % 7 = 0",
@@ -55,18 +43,9 @@ const EQUALITIES: &[(&str, &str)] = &[
         "left semi",
         "SELECT b.id FROM build_side b LEFT SEMI JOIN probe_side p ON b.id = p.id AND p.n % 9 = 1",
     ),
-    (
-        "left anti",
-        "SELECT b.id FROM build_side b LEFT ANTI JOIN probe_side p ON b.id = p.id + 10",
-    ),
-    (
-        "right semi",
-        "SELECT p.n FROM build_side b RIGHT SEMI JOIN probe_side p ON b.id = p.id + 90",
-    ),
-    (
-        "right anti",
-        "SELECT p.n FROM build_side b RIGHT ANTI JOIN probe_side p ON b.id = p.id + 5",
-    ),
+    ("left anti", "SELECT b.id FROM build_side b LEFT ANTI JOIN probe_side p ON b.id = p.id + 10"),
+    ("right semi", "SELECT p.n FROM build_side b RIGHT SEMI JOIN probe_side p ON b.id = p.id + 90"),
+    ("right anti", "SELECT p.n FROM build_side b RIGHT ANTI JOIN probe_side p ON b.id = p.id + 5"),
     (
         "mark",
         "SELECT id FROM build_side WHERE id < 5 OR id IN (SELECT id FROM probe_side WHERE n % 3 = 0 AND id > 90)",
@@ -87,10 +66,7 @@ const EQUALITIES: &[(&str, &str)] = &[
         "chained",
         "SELECT b.id, c.id, p.n FROM build_side b LEFT JOIN probe_side p ON b.id = p.id AND p.n < 900 FULL JOIN build_side c ON c.id = b.id + 1",
     ),
-    (
-        "of one row",
-        "SELECT l.id, p.n FROM lonely l FULL JOIN probe_side p ON l.id = p.id",
-    ),
+    ("of one row", "SELECT l.id, p.n FROM lonely l FULL JOIN probe_side p ON l.id = p.id"),
 ];
 
 /// Null-aware joins have to see both sides whole.
@@ -99,10 +75,7 @@ const NULL_AWARE: &[(&str, &str)] = &[
         "not in",
         "SELECT id FROM build_side WHERE id NOT IN (SELECT id FROM probe_side WHERE id % 3 = 0)",
     ),
-    (
-        "not in a NULL",
-        "SELECT id FROM build_side WHERE id NOT IN (SELECT k FROM nulls)",
-    ),
+    ("not in a NULL", "SELECT id FROM build_side WHERE id NOT IN (SELECT k FROM nulls)"),
     (
         "a NULL not in",
         "SELECT k, v FROM nulls WHERE k NOT IN (SELECT id FROM build_side WHERE id > 10)",
@@ -111,10 +84,7 @@ const NULL_AWARE: &[(&str, &str)] = &[
         "a NULL not in NULLs",
         "SELECT k, v FROM nulls WHERE k NOT IN (SELECT k FROM nulls WHERE v > 100)",
     ),
-    (
-        "not in nothing",
-        "SELECT k, v FROM nulls WHERE k NOT IN (SELECT id FROM empty)",
-    ),
+    ("not in nothing", "SELECT k, v FROM nulls WHERE k NOT IN (SELECT id FROM empty)"),
     (
         "or not in a NULL",
         "SELECT id FROM build_side WHERE id < 3 OR id NOT IN (SELECT k FROM nulls)",
@@ -135,30 +105,12 @@ const INEQUALITIES: &[(&str, &str)] = &[
         "not exists",
         "SELECT id FROM build_side b WHERE NOT EXISTS (SELECT 1 FROM probe_side p WHERE p.id > b.id + 90)",
     ),
-    (
-        "inner",
-        "SELECT b.id, p.n FROM build_side b JOIN probe_side p ON b.id > p.id + 96",
-    ),
-    (
-        "left",
-        "SELECT b.id, p.n FROM build_side b LEFT JOIN probe_side p ON b.id > p.id + 97",
-    ),
-    (
-        "right",
-        "SELECT b.id, p.n FROM build_side b RIGHT JOIN probe_side p ON b.id > p.id + 97",
-    ),
-    (
-        "full",
-        "SELECT b.id, p.n FROM build_side b FULL JOIN probe_side p ON b.id > p.id + 97",
-    ),
-    (
-        "semi",
-        "SELECT b.id FROM build_side b LEFT SEMI JOIN probe_side p ON b.id > p.id + 60",
-    ),
-    (
-        "anti",
-        "SELECT b.id FROM build_side b LEFT ANTI JOIN probe_side p ON b.id > p.id + 60",
-    ),
+    ("inner", "SELECT b.id, p.n FROM build_side b JOIN probe_side p ON b.id > p.id + 96"),
+    ("left", "SELECT b.id, p.n FROM build_side b LEFT JOIN probe_side p ON b.id > p.id + 97"),
+    ("right", "SELECT b.id, p.n FROM build_side b RIGHT JOIN probe_side p ON b.id > p.id + 97"),
+    ("full", "SELECT b.id, p.n FROM build_side b FULL JOIN probe_side p ON b.id > p.id + 97"),
+    ("semi", "SELECT b.id FROM build_side b LEFT SEMI JOIN probe_side p ON b.id > p.id + 60"),
+    ("anti", "SELECT b.id FROM build_side b LEFT ANTI JOIN probe_side p ON b.id > p.id + 60"),
     (
         "mark",
         "SELECT id FROM build_side b WHERE id = 50 OR EXISTS (SELECT 1 FROM probe_side p WHERE p.id > b.id + 95)",
@@ -186,11 +138,7 @@ async fn without_broadcasts() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sort_merge() {
-    check_pairs(&with(
-        &[SORT_MERGE, PARTITIONED_JOINS[0], PARTITIONED_JOINS[1]],
-        EQUALITIES,
-    ))
-    .await;
+    check_pairs(&with(&[SORT_MERGE, PARTITIONED_JOINS[0], PARTITIONED_JOINS[1]], EQUALITIES)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

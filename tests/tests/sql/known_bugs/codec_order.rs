@@ -13,19 +13,9 @@ use datafusion_tributary_tests::hand::HandMade;
 use datafusion_tributary_tests::tables::{self, BUILD_SIDE, PROBE_SIDE};
 use datafusion_tributary_tests::{Extras, Sessions, World, or_hang};
 
-const PLUS: FunctionCodec = FunctionCodec {
-    name: "plus",
-    is_product: false,
-};
-const TIMES: FunctionCodec = FunctionCodec {
-    name: "times",
-    is_product: true,
-};
-const WORLD: World = World {
-    n_workers: 2,
-    target_partitions: 2,
-    force_encode: false,
-};
+const PLUS: FunctionCodec = FunctionCodec { name: "plus", is_product: false };
+const TIMES: FunctionCodec = FunctionCodec { name: "times", is_product: true };
+const WORLD: World = World { n_workers: 2, target_partitions: 2, force_encode: false };
 
 const STATEMENTS: [&str; 5] = [
     "SELECT n, plus(n) AS a, times(n) AS b FROM probe_side",
@@ -39,17 +29,12 @@ const STATEMENTS: [&str; 5] = [
 async fn another_order_than_the_coordinators() {
     let state = Extras::default().worker_state().expect("a state");
     let registry = CodecRegistry::default;
-    let same = registry()
-        .with_codec("plus", Arc::new(PLUS))
-        .with_codec("times", Arc::new(TIMES));
+    let same = registry().with_codec("plus", Arc::new(PLUS)).with_codec("times", Arc::new(TIMES));
     let other = registry()
         .with_codec("numbers", Arc::new(NumbersCodec))
         .with_codec("times", Arc::new(TIMES));
     let workers = HandMade::start(vec![
-        (
-            state.clone(),
-            same.with_codec("numbers", Arc::new(NumbersCodec)),
-        ),
+        (state.clone(), same.with_codec("numbers", Arc::new(NumbersCodec))),
         (state, other.with_codec("plus", Arc::new(PLUS))),
     ]);
     let options = workers
@@ -57,17 +42,12 @@ async fn another_order_than_the_coordinators() {
         .with_codec("plus", Arc::new(PLUS))
         .with_codec("times", Arc::new(TIMES))
         .with_codec("numbers", Arc::new(NumbersCodec));
-    let sessions = Sessions::new(&WORLD, &Extras::default(), options)
-        .await
-        .expect("sessions");
+    let sessions = Sessions::new(&WORLD, &Extras::default(), options).await.expect("sessions");
     for ctx in [&sessions.single, &sessions.distributed] {
         register(ctx);
     }
     let data = tables::files().await;
-    sessions
-        .set_up(&[BUILD_SIDE, PROBE_SIDE], data.path())
-        .await
-        .expect("the set-up runs");
+    sessions.set_up(&[BUILD_SIDE, PROBE_SIDE], data.path()).await.expect("the set-up runs");
 
     for sql in STATEMENTS {
         let frame = sessions.distributed.sql(sql).await.expect("planned");
@@ -82,16 +62,7 @@ async fn another_order_than_the_coordinators() {
 
 /// The workers know neither function by name: only the codecs bring them.
 fn register(ctx: &SessionContext) {
-    ctx.register_udf(carried(Carried {
-        name: "plus",
-        is_product: false,
-        operand: 3,
-    }));
-    ctx.register_udf(carried(Carried {
-        name: "times",
-        is_product: true,
-        operand: 3,
-    }));
-    ctx.register_table("numbers", Arc::new(Numbers { n_partitions: 3 }))
-        .expect("a table");
+    ctx.register_udf(carried(Carried { name: "plus", is_product: false, operand: 3 }));
+    ctx.register_udf(carried(Carried { name: "times", is_product: true, operand: 3 }));
+    ctx.register_table("numbers", Arc::new(Numbers { n_partitions: 3 })).expect("a table");
 }

@@ -7,26 +7,11 @@ const TABLES: [&str; 2] = [DECIMALS, BUILD_SIDE];
 
 const STATEMENTS: &[(&str, &str)] = &[
     ("rows", "SELECT id, d128, d256 FROM decimals"),
-    (
-        "sums",
-        "SELECT sum(d128), min(d256), max(d256), count(DISTINCT d256) FROM decimals",
-    ),
-    (
-        "means",
-        "SELECT id % 3 AS g, avg(d128), sum(d256) FROM decimals GROUP BY 1",
-    ),
-    (
-        "groups",
-        "SELECT d128, count(*) FROM decimals GROUP BY d128",
-    ),
-    (
-        "groups of both",
-        "SELECT d256, d128, max(id) FROM decimals GROUP BY d256, d128",
-    ),
-    (
-        "sorted",
-        "SELECT d256, id FROM decimals ORDER BY d256 DESC, id",
-    ),
+    ("sums", "SELECT sum(d128), min(d256), max(d256), count(DISTINCT d256) FROM decimals"),
+    ("means", "SELECT id % 3 AS g, avg(d128), sum(d256) FROM decimals GROUP BY 1"),
+    ("groups", "SELECT d128, count(*) FROM decimals GROUP BY d128"),
+    ("groups of both", "SELECT d256, d128, max(id) FROM decimals GROUP BY d256, d128"),
+    ("sorted", "SELECT d256, id FROM decimals ORDER BY d256 DESC, id"),
     (
         "joined on it",
         "SELECT a.id, b.id AS other FROM decimals a JOIN decimals b ON a.d128 = b.d128",
@@ -43,14 +28,8 @@ const STATEMENTS: &[(&str, &str)] = &[
         "computed",
         "SELECT id, CAST(id AS DECIMAL(10, 2)) * 1.25 AS x, CAST(id AS DECIMAL(38, 4)) / 7 AS y FROM build_side",
     ),
-    (
-        "filtered",
-        "SELECT id, d128 FROM decimals WHERE d128 > 12345678901234567893",
-    ),
-    (
-        "windowed",
-        "SELECT id, sum(d128) OVER (PARTITION BY id % 4 ORDER BY id) AS s FROM decimals",
-    ),
+    ("filtered", "SELECT id, d128 FROM decimals WHERE d128 > 12345678901234567893"),
+    ("windowed", "SELECT id, sum(d128) OVER (PARTITION BY id % 4 ORDER BY id) AS s FROM decimals"),
     (
         "nested",
         "SELECT id, named_struct('a', d128, 'b', make_array(d256, NULL)) AS s FROM decimals ORDER BY id",

@@ -18,31 +18,16 @@ const TABLES: [&str; 2] = [DICTIONARIES, BUILD_SIDE];
 
 const STATEMENTS: &[(&str, &str)] = &[
     ("rows", "SELECT id, d, small FROM dictionaries"),
-    (
-        "groups",
-        "SELECT d, count(*), sum(id) FROM dictionaries GROUP BY d",
-    ),
-    (
-        "groups of both",
-        "SELECT d, small, count(*) FROM dictionaries GROUP BY d, small",
-    ),
+    ("groups", "SELECT d, count(*), sum(id) FROM dictionaries GROUP BY d"),
+    ("groups of both", "SELECT d, small, count(*) FROM dictionaries GROUP BY d, small"),
     ("distinct", "SELECT DISTINCT small, d FROM dictionaries"),
     (
         "extremes",
         "SELECT small, min(d), max(d), count(d), count(DISTINCT d) FROM dictionaries GROUP BY small",
     ),
-    (
-        "filtered",
-        "SELECT id, d FROM dictionaries WHERE d = 'word3' OR d IS NULL",
-    ),
-    (
-        "sorted",
-        "SELECT d, id FROM dictionaries ORDER BY d NULLS FIRST, id",
-    ),
-    (
-        "top",
-        "SELECT d, id FROM dictionaries ORDER BY d DESC NULLS LAST, id LIMIT 20",
-    ),
+    ("filtered", "SELECT id, d FROM dictionaries WHERE d = 'word3' OR d IS NULL"),
+    ("sorted", "SELECT d, id FROM dictionaries ORDER BY d NULLS FIRST, id"),
+    ("top", "SELECT d, id FROM dictionaries ORDER BY d DESC NULLS LAST, id LIMIT 20"),
     (
         "joined on it",
         "SELECT a.id, b.id AS other FROM dictionaries a JOIN dictionaries b ON a.d = b.d WHERE a.id < 20",
@@ -55,26 +40,14 @@ const STATEMENTS: &[(&str, &str)] = &[
         "carried by a full join",
         "SELECT a.d, b.d AS other FROM dictionaries a FULL JOIN dictionaries b ON a.id = b.id + 100",
     ),
-    (
-        "united",
-        "SELECT d FROM dictionaries UNION ALL SELECT small FROM dictionaries",
-    ),
+    ("united", "SELECT d FROM dictionaries UNION ALL SELECT small FROM dictionaries"),
     (
         "windowed",
         "SELECT id, d, lag(d) OVER (PARTITION BY small ORDER BY id) AS before FROM dictionaries",
     ),
-    (
-        "rollup",
-        "SELECT d, small, count(*) FROM dictionaries GROUP BY ROLLUP (d, small)",
-    ),
-    (
-        "collected",
-        "SELECT small, array_agg(d ORDER BY id) AS a FROM dictionaries GROUP BY small",
-    ),
-    (
-        "in a struct",
-        "SELECT id, named_struct('d', d, 'i', id) AS s FROM dictionaries ORDER BY id",
-    ),
+    ("rollup", "SELECT d, small, count(*) FROM dictionaries GROUP BY ROLLUP (d, small)"),
+    ("collected", "SELECT small, array_agg(d ORDER BY id) AS a FROM dictionaries GROUP BY small"),
+    ("in a struct", "SELECT id, named_struct('d', d, 'i', id) AS s FROM dictionaries ORDER BY id"),
     (
         "in a list",
         "SELECT id, make_array(d, small) AS l FROM dictionaries WHERE id % 3 = 0 ORDER BY id",
@@ -82,10 +55,7 @@ const STATEMENTS: &[(&str, &str)] = &[
 ];
 
 const NESTED: &[(&str, &str)] = &[
-    (
-        "carried by a join",
-        "SELECT n.id, n.s, n.l FROM nested n JOIN build_side b ON n.id = b.id",
-    ),
+    ("carried by a join", "SELECT n.id, n.s, n.l FROM nested n JOIN build_side b ON n.id = b.id"),
     (
         "carried by a sort",
         "SELECT n.id, n.l, n.s FROM nested n JOIN build_side b ON n.id = b.id ORDER BY n.id DESC",
@@ -109,24 +79,15 @@ async fn of_files_in_shuffles() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn inside_other_values() {
-    let check = Check::with(Extras {
-        tables,
-        ..Extras::default()
-    });
+    let check = Check::with(Extras { tables, ..Extras::default() });
     let mut all = cases(&TABLES, NESTED, Expect::Distributed);
-    all.extend(cases(
-        &TABLES,
-        &[("rows", "SELECT id, s, l FROM nested")],
-        Expect::Anywhere,
-    ));
+    all.extend(cases(&TABLES, &[("rows", "SELECT id, s, l FROM nested")], Expect::Anywhere));
     check.run(&all).await;
 }
 
 fn tables(ctx: &SessionContext) -> Result<()> {
-    let batches = [
-        nested_batch(0, &["red", "green"])?,
-        nested_batch(40, &["green", "blue", "red"])?,
-    ];
+    let batches =
+        [nested_batch(0, &["red", "green"])?, nested_batch(40, &["green", "blue", "red"])?];
     let schema = batches[0].schema();
     let partitions = batches.into_iter().map(|batch| vec![batch]).collect();
     ctx.register_table("nested", Arc::new(MemTable::try_new(schema, partitions)?))?;
@@ -141,9 +102,7 @@ fn nested_batch(first_id: i64, words: &[&str]) -> Result<RecordBatch> {
             (0..n_rows).map(|row| (row % 4 != 3).then_some(row % word_count)),
         );
         let values = Arc::new(StringArray::from_iter_values(words));
-        Ok(Arc::new(DictionaryArray::<Int32Type>::try_new(
-            keys, values,
-        )?))
+        Ok(Arc::new(DictionaryArray::<Int32Type>::try_new(keys, values)?))
     };
     let word_type = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
     let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(first_id..first_id + 30));
@@ -152,10 +111,7 @@ fn nested_batch(first_id: i64, words: &[&str]) -> Result<RecordBatch> {
     let item = Arc::new(Field::new_list_field(word_type, true));
     let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(2, 30));
     let lists = ListArray::try_new(item, offsets, dictionary(60)?, None)?;
-    let columns: [(&str, ArrayRef); 3] = [
-        ("id", ids),
-        ("s", Arc::new(structs)),
-        ("l", Arc::new(lists)),
-    ];
+    let columns: [(&str, ArrayRef); 3] =
+        [("id", ids), ("s", Arc::new(structs)), ("l", Arc::new(lists))];
     Ok(RecordBatch::try_from_iter(columns)?)
 }

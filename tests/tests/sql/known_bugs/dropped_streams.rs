@@ -44,9 +44,7 @@ async fn after_the_first_batch() {
         for sql in STATEMENTS {
             let mut stream = stream(&place, sql).await;
             let batch = or_hang(stream.next()).await.expect("no hang");
-            batch
-                .expect("a batch")
-                .unwrap_or_else(|e| panic!("{e}\n{sql}"));
+            batch.expect("a batch").unwrap_or_else(|e| panic!("{e}\n{sql}"));
             drop(stream);
             is_settled(&place, sql).await;
         }
@@ -106,16 +104,11 @@ async fn places() -> Vec<Place> {
 
 async fn stream(place: &Place, sql: &str) -> SendableRecordBatchStream {
     let frame = place.sessions.distributed.sql(sql).await.expect("planned");
-    frame
-        .execute_stream()
-        .await
-        .unwrap_or_else(|e| panic!("{e}\n{sql}"))
+    frame.execute_stream().await.unwrap_or_else(|e| panic!("{e}\n{sql}"))
 }
 
 async fn is_settled(place: &Place, what: &str) {
-    settled(&place.cluster)
-        .await
-        .unwrap_or_else(|e| panic!("{e}\n{what}"));
+    settled(&place.cluster).await.unwrap_or_else(|e| panic!("{e}\n{what}"));
 }
 
 /// A linear congruential generator: the same points in every run.
@@ -123,10 +116,8 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, bound: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.0 >> 33).unwrap_or(0) % bound
     }
 }

@@ -47,21 +47,11 @@ const KINDS: [Kind; 9] = [
         "Can't cast value",
         |e| matches!(e, DataFusionError::ArrowError(e, _) if matches!(**e, ArrowError::CastError(_))),
     ),
-    ("fails_execution(n)", "bad data at 77", |e| {
-        matches!(e, DataFusionError::Execution(_))
-    }),
-    ("fails_plan(n)", "bad plan", |e| {
-        matches!(e, DataFusionError::Plan(_))
-    }),
-    ("fails_internal(n)", "bad invariant", |e| {
-        matches!(e, DataFusionError::Internal(_))
-    }),
-    ("fails_unsupported(n)", "bad feature", |e| {
-        matches!(e, DataFusionError::NotImplemented(_))
-    }),
-    ("fails_resources(n)", "bad luck", |e| {
-        matches!(e, DataFusionError::ResourcesExhausted(_))
-    }),
+    ("fails_execution(n)", "bad data at 77", |e| matches!(e, DataFusionError::Execution(_))),
+    ("fails_plan(n)", "bad plan", |e| matches!(e, DataFusionError::Plan(_))),
+    ("fails_internal(n)", "bad invariant", |e| matches!(e, DataFusionError::Internal(_))),
+    ("fails_unsupported(n)", "bad feature", |e| matches!(e, DataFusionError::NotImplemented(_))),
+    ("fails_resources(n)", "bad luck", |e| matches!(e, DataFusionError::ResourcesExhausted(_))),
     ("fails_external(n)", "foreign söup\nwith lines", |e| {
         matches!(e, DataFusionError::External(_))
     }),
@@ -85,23 +75,15 @@ async fn kinds_and_texts() {
                 let sql = shape.replace("{}", expression);
                 let error = error_of(&place.sessions.distributed, &sql).await;
                 let text = error.to_string();
-                assert!(
-                    text.contains(words),
-                    "'{words}' is not in, on {world}: {text}\n{sql}"
-                );
-                assert!(
-                    is_kind(error.find_root()),
-                    "another kind, on {world}: {error:?}\n{sql}"
-                );
+                assert!(text.contains(words), "'{words}' is not in, on {world}: {text}\n{sql}");
+                assert!(is_kind(error.find_root()), "another kind, on {world}: {error:?}\n{sql}");
                 for consequence in CONSEQUENCES {
                     assert!(
                         !text.contains(consequence),
                         "'{consequence}', on {world}: {text}\n{sql}"
                     );
                 }
-                settled(&place.cluster)
-                    .await
-                    .unwrap_or_else(|e| panic!("{e}, on {world}\n{sql}"));
+                settled(&place.cluster).await.unwrap_or_else(|e| panic!("{e}, on {world}\n{sql}"));
             }
         }
     }
@@ -114,10 +96,7 @@ async fn kinds_of_one_process() {
     for (expression, words, is_kind) in KINDS {
         let sql = SHAPES[0].replace("{}", expression);
         let error = error_of(&place.sessions.single, &sql).await;
-        assert!(
-            error.to_string().contains(words),
-            "'{words}' is not in: {error}"
-        );
+        assert!(error.to_string().contains(words), "'{words}' is not in: {error}");
         assert!(is_kind(error.find_root()), "another kind: {error:?}");
     }
 }
@@ -125,16 +104,11 @@ async fn kinds_of_one_process() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_place_is_named() {
     for (world, place) in places().await {
-        let error = error_of(
-            &place.sessions.distributed,
-            "SELECT fails_execution(n) AS x FROM probe_side",
-        )
-        .await;
+        let error =
+            error_of(&place.sessions.distributed, "SELECT fails_execution(n) AS x FROM probe_side")
+                .await;
         let text = error.to_string();
-        assert!(
-            text.contains("worker inproc://") && text.contains("stage "),
-            "{world}: {text}"
-        );
+        assert!(text.contains("worker inproc://") && text.contains("stage "), "{world}: {text}");
     }
 }
 
@@ -144,19 +118,10 @@ async fn panics() {
     for (world, place) in places().await {
         for shape in SHAPES {
             let sql = shape.replace("{}", "panics(n)");
-            let error = error_of(&place.sessions.distributed, &sql)
-                .await
-                .to_string();
-            assert!(
-                error.contains("the function met 77"),
-                "{world}: {error}\n{sql}"
-            );
-            settled(&place.cluster)
-                .await
-                .unwrap_or_else(|e| panic!("{e}, on {world}\n{sql}"));
-            let rows = text(&place.sessions.distributed, HEALTHY)
-                .await
-                .expect("the workers go on");
+            let error = error_of(&place.sessions.distributed, &sql).await.to_string();
+            assert!(error.contains("the function met 77"), "{world}: {error}\n{sql}");
+            settled(&place.cluster).await.unwrap_or_else(|e| panic!("{e}, on {world}\n{sql}"));
+            let rows = text(&place.sessions.distributed, HEALTHY).await.expect("the workers go on");
             assert_eq!(rows.lines().count(), 200, "{world}");
         }
     }
@@ -172,10 +137,8 @@ async fn memory() {
             )
             .build_arc()
             .expect("a runtime");
-        let state = SessionStateBuilder::new()
-            .with_default_features()
-            .with_runtime_env(runtime)
-            .build();
+        let state =
+            SessionStateBuilder::new().with_default_features().with_runtime_env(runtime).build();
         let cluster = InProcessCluster::builder()
             .workers(world.n_workers)
             .force_encode(world.force_encode)
@@ -190,18 +153,13 @@ async fn memory() {
             let error = error_of(&place.sessions.distributed, sql).await;
             let is_kind = matches!(error.find_root(), DataFusionError::ResourcesExhausted(_));
             assert!(is_kind, "another kind, on {world}: {error:?}\n{sql}");
-            settled(&place.cluster)
-                .await
-                .unwrap_or_else(|e| panic!("{e}, on {world}\n{sql}"));
+            settled(&place.cluster).await.unwrap_or_else(|e| panic!("{e}, on {world}\n{sql}"));
         }
     }
 }
 
 async fn places() -> Vec<(World, Place)> {
-    let extras = Extras {
-        functions,
-        ..Extras::default()
-    };
+    let extras = Extras { functions, ..Extras::default() };
     let setup: Vec<_> = TABLES.iter().chain(&PARTITIONED_JOINS).copied().collect();
     let mut places = Vec::new();
     for world in World::four_workers(&[1, 4]) {
@@ -216,15 +174,9 @@ fn functions() -> Vec<ScalarUDF> {
         panicking(),
         failing("fails_execution", || exec_datafusion_err!("bad data at 77")),
         failing("fails_plan", || plan_datafusion_err!("bad plan")),
-        failing("fails_internal", || {
-            internal_datafusion_err!("bad invariant")
-        }),
-        failing("fails_unsupported", || {
-            not_impl_datafusion_err!("bad feature")
-        }),
-        failing("fails_resources", || {
-            DataFusionError::ResourcesExhausted("bad luck".to_string())
-        }),
+        failing("fails_internal", || internal_datafusion_err!("bad invariant")),
+        failing("fails_unsupported", || not_impl_datafusion_err!("bad feature")),
+        failing("fails_resources", || DataFusionError::ResourcesExhausted("bad luck".to_string())),
         failing("fails_external", foreign),
     ]
 }

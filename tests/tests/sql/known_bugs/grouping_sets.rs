@@ -22,10 +22,7 @@ const STATEMENTS: &[(&str, &str)] = &[
         "sets",
         "SELECT region, product, sum(price) FROM sales GROUP BY GROUPING SETS ((region), (product), (region, product), ())",
     ),
-    (
-        "one set",
-        "SELECT region, sum(amount) FROM sales GROUP BY GROUPING SETS ((region))",
-    ),
+    ("one set", "SELECT region, sum(amount) FROM sales GROUP BY GROUPING SETS ((region))"),
     (
         "the same set twice",
         "SELECT region, count(*) FROM sales GROUP BY GROUPING SETS ((region), (region), ())",
@@ -38,10 +35,7 @@ const STATEMENTS: &[(&str, &str)] = &[
         "grouping of both",
         "SELECT region, product, grouping(region, product) AS g, count(*) FROM sales GROUP BY CUBE (region, product)",
     ),
-    (
-        "real NULLs",
-        "SELECT k, s, grouping(k) AS g, count(*) FROM nulls GROUP BY CUBE (k, s)",
-    ),
+    ("real NULLs", "SELECT k, s, grouping(k) AS g, count(*) FROM nulls GROUP BY CUBE (k, s)"),
     (
         "having",
         "SELECT region, product, sum(amount) AS a FROM sales GROUP BY ROLLUP (region, product) HAVING sum(amount) > 2000",

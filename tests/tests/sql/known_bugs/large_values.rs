@@ -22,14 +22,8 @@ async fn a_text_of_20_mb() {
     let statements = [
         ("row", "SELECT id, s FROM texts"),
         ("sorted", "SELECT id, s FROM texts ORDER BY id DESC"),
-        (
-            "grouped",
-            "SELECT length(s) AS l, max(s) AS m FROM texts GROUP BY 1",
-        ),
-        (
-            "joined",
-            "SELECT a.id, a.s, length(b.s) AS l FROM texts a JOIN texts b ON a.id = b.id",
-        ),
+        ("grouped", "SELECT length(s) AS l, max(s) AS m FROM texts GROUP BY 1"),
+        ("joined", "SELECT a.id, a.s, length(b.s) AS l FROM texts a JOIN texts b ON a.id = b.id"),
         ("measured", "SELECT id, octet_length(s) AS l FROM texts"),
     ];
     let check = Check {
@@ -37,16 +31,12 @@ async fn a_text_of_20_mb() {
         data: Some(written("texts", four(texts)).await),
         ..Check::default()
     };
-    check
-        .run(&cases(&[TEXTS], &statements, Expect::Spread))
-        .await;
+    check.run(&cases(&[TEXTS], &statements, Expect::Spread)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_of_5000_columns() {
-    let columns: Vec<_> = (1..N_COLUMNS)
-        .map(|i| format!("value + {i} AS c{i}"))
-        .collect();
+    let columns: Vec<_> = (1..N_COLUMNS).map(|i| format!("value + {i} AS c{i}")).collect();
     let columns = columns.join(", ");
     let wide = |file: i64| {
         format!(
@@ -58,19 +48,14 @@ async fn rows_of_5000_columns() {
     let statements = [
         ("rows", "SELECT * FROM wide"),
         ("sorted", "SELECT * FROM wide ORDER BY id"),
-        (
-            "counted",
-            "SELECT c1 % 2 AS g, count(*), sum(c4999) FROM wide GROUP BY 1",
-        ),
+        ("counted", "SELECT c1 % 2 AS g, count(*), sum(c4999) FROM wide GROUP BY 1"),
     ];
     let check = Check {
         worlds: World::small(),
         data: Some(written("wide", four(wide)).await),
         ..Check::default()
     };
-    check
-        .run(&cases(&[WIDE], &statements, Expect::Spread))
-        .await;
+    check.run(&cases(&[WIDE], &statements, Expect::Spread)).await;
 }
 
 /// A list of values makes the plan of a stage larger than 16 MiB.
@@ -85,13 +70,7 @@ async fn a_plan_of_17_mib() {
         data: Some(written("texts", four(texts)).await),
         ..Check::default()
     };
-    check
-        .run(&cases(
-            &[TEXTS],
-            &[("literal", sql.as_str())],
-            Expect::Spread,
-        ))
-        .await;
+    check.run(&cases(&[TEXTS], &[("literal", sql.as_str())], Expect::Spread)).await;
 }
 
 async fn written(table: &str, queries: Vec<String>) -> Arc<TempDir> {

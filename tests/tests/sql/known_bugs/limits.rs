@@ -43,14 +43,8 @@ const COUNTED: &[(&str, &str)] = &[
         "full",
         "SELECT count(*), count(b.id) FROM probe_side p FULL JOIN (SELECT id FROM build_side LIMIT 10 OFFSET 5) b ON p.id = b.id",
     ),
-    (
-        "semi",
-        "SELECT count(*) FROM probe_side WHERE id IN (SELECT id FROM build_side LIMIT 17)",
-    ),
-    (
-        "cross",
-        "SELECT count(*) FROM probe_side p CROSS JOIN (SELECT id FROM build_side LIMIT 3) b",
-    ),
+    ("semi", "SELECT count(*) FROM probe_side WHERE id IN (SELECT id FROM build_side LIMIT 17)"),
+    ("cross", "SELECT count(*) FROM probe_side p CROSS JOIN (SELECT id FROM build_side LIMIT 3) b"),
     (
         "nested loop",
         "SELECT count(*) FROM probe_side p LEFT JOIN (SELECT id FROM build_side LIMIT 3 OFFSET 97) b ON p.id < b.id - 1000",
@@ -67,10 +61,7 @@ const COUNTED: &[(&str, &str)] = &[
         "of both sides",
         "SELECT count(*) FROM (SELECT n FROM probe_side LIMIT 40 OFFSET 9) p CROSS JOIN (SELECT id FROM build_side LIMIT 7) b",
     ),
-    (
-        "below an aggregate",
-        "SELECT count(*) FROM (SELECT n FROM probe_side LIMIT 1234 OFFSET 100)",
-    ),
+    ("below an aggregate", "SELECT count(*) FROM (SELECT n FROM probe_side LIMIT 1234 OFFSET 100)"),
     (
         "of a union",
         "SELECT count(*) FROM (SELECT id FROM build_side UNION ALL SELECT id FROM probe_side LIMIT 321 OFFSET 12)",
@@ -79,10 +70,7 @@ const COUNTED: &[(&str, &str)] = &[
         "in union branches",
         "SELECT count(*) FROM ((SELECT id FROM build_side LIMIT 11) UNION ALL (SELECT id FROM probe_side LIMIT 22 OFFSET 3) UNION ALL (SELECT k FROM nulls LIMIT 33))",
     ),
-    (
-        "of groups",
-        "SELECT count(*) FROM (SELECT id FROM probe_side GROUP BY id LIMIT 13)",
-    ),
+    ("of groups", "SELECT count(*) FROM (SELECT id FROM probe_side GROUP BY id LIMIT 13)"),
     (
         "of distinct rows",
         "SELECT count(*), count(DISTINCT id) FROM (SELECT DISTINCT id FROM probe_side LIMIT 29 OFFSET 2)",
@@ -115,18 +103,9 @@ const ORDERED: &[(&str, &str)] = &[
         "in a subquery",
         "SELECT n FROM probe_side WHERE id = (SELECT id FROM build_side ORDER BY id LIMIT 1 OFFSET 3)",
     ),
-    (
-        "at the top",
-        "SELECT n, id FROM probe_side ORDER BY n DESC LIMIT 10 OFFSET 20",
-    ),
-    (
-        "at the top, offset",
-        "SELECT n FROM probe_side ORDER BY n OFFSET 4980",
-    ),
-    (
-        "at the top, unordered",
-        "SELECT n, id FROM probe_side LIMIT 25 OFFSET 4990",
-    ),
+    ("at the top", "SELECT n, id FROM probe_side ORDER BY n DESC LIMIT 10 OFFSET 20"),
+    ("at the top, offset", "SELECT n FROM probe_side ORDER BY n OFFSET 4980"),
+    ("at the top, unordered", "SELECT n, id FROM probe_side LIMIT 25 OFFSET 4990"),
     (
         "of a join",
         "SELECT b.id, p.n FROM build_side b JOIN probe_side p ON b.id = p.id ORDER BY p.n LIMIT 7 OFFSET 70",
@@ -135,14 +114,8 @@ const ORDERED: &[(&str, &str)] = &[
         "of groups",
         "SELECT id, sum(n) AS s FROM probe_side GROUP BY id ORDER BY s DESC LIMIT 4 OFFSET 1",
     ),
-    (
-        "of ties",
-        "SELECT id FROM probe_side ORDER BY id LIMIT 60 OFFSET 45",
-    ),
-    (
-        "of NULLs",
-        "SELECT k, v FROM nulls ORDER BY k NULLS FIRST, v LIMIT 30 OFFSET 10",
-    ),
+    ("of ties", "SELECT id FROM probe_side ORDER BY id LIMIT 60 OFFSET 45"),
+    ("of NULLs", "SELECT k, v FROM nulls ORDER BY k NULLS FIRST, v LIMIT 30 OFFSET 10"),
 ];
 
 /// The optimizer may remove them.
@@ -156,10 +129,7 @@ const OF_NOTHING: &[(&str, &str)] = &[
         "of no rows",
         "SELECT count(*) FROM probe_side p JOIN (SELECT id FROM empty LIMIT 5) b ON p.id = b.id",
     ),
-    (
-        "offset of no rows",
-        "SELECT count(*), max(n) FROM (SELECT n FROM empty OFFSET 3)",
-    ),
+    ("offset of no rows", "SELECT count(*), max(n) FROM (SELECT n FROM empty OFFSET 3)"),
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

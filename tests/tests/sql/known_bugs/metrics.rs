@@ -25,26 +25,14 @@ async fn explain_analyze_shows_them() {
     for world in World::four_workers(&[1, 4]) {
         let place = Place::open(world, Extras::default(), &TABLES).await;
         for sql in STATEMENTS {
-            let analyzed = or_hang(text(
-                &place.sessions.distributed,
-                &format!("EXPLAIN ANALYZE {sql}"),
-            ))
-            .await;
-            let analyzed = analyzed
-                .expect("no hang")
-                .unwrap_or_else(|e| panic!("{e}\n{sql}"));
-            assert!(
-                analyzed.contains("Network"),
-                "not distributed, on {world}:\n{analyzed}"
-            );
-            let scans = analyzed
-                .lines()
-                .filter(|line| line.contains("DataSourceExec"));
+            let analyzed =
+                or_hang(text(&place.sessions.distributed, &format!("EXPLAIN ANALYZE {sql}"))).await;
+            let analyzed = analyzed.expect("no hang").unwrap_or_else(|e| panic!("{e}\n{sql}"));
+            assert!(analyzed.contains("Network"), "not distributed, on {world}:\n{analyzed}");
+            let scans = analyzed.lines().filter(|line| line.contains("DataSourceExec"));
             let n_rows = scans.filter(|line| line.contains("output_rows=")).count();
             assert!(n_rows > 0, "no metrics of scans, on {world}:\n{analyzed}");
-            settled(&place.cluster)
-                .await
-                .unwrap_or_else(|e| panic!("{e}, on {world}\n{sql}"));
+            settled(&place.cluster).await.unwrap_or_else(|e| panic!("{e}, on {world}\n{sql}"));
         }
     }
 }
@@ -54,18 +42,11 @@ async fn explain_analyze_shows_them() {
 async fn rows_of_all_tasks_are_summed() {
     for world in World::four_workers(&[1, 4]) {
         let place = Place::open(world, Extras::default(), &TABLES).await;
-        let frame = place
-            .sessions
-            .distributed
-            .sql("SELECT n, id FROM probe_side")
-            .await
-            .expect("planned");
+        let frame =
+            place.sessions.distributed.sql("SELECT n, id FROM probe_side").await.expect("planned");
         let task = Arc::new(frame.task_ctx());
         let plan = frame.create_physical_plan().await.expect("planned");
-        or_hang(collect(Arc::clone(&plan), task))
-            .await
-            .expect("no hang")
-            .expect("it runs");
+        or_hang(collect(Arc::clone(&plan), task)).await.expect("no hang").expect("it runs");
         assert_eq!(rows_of_scans(&plan), 5000, "{world}");
     }
 }
@@ -73,10 +54,7 @@ async fn rows_of_all_tasks_are_summed() {
 fn rows_of_scans(plan: &Arc<dyn ExecutionPlan>) -> usize {
     let below: usize = plan.children().into_iter().map(rows_of_scans).sum();
     let own = match plan.name() {
-        "DataSourceExec" => plan
-            .metrics()
-            .and_then(|metrics| metrics.output_rows())
-            .unwrap_or(0),
+        "DataSourceExec" => plan.metrics().and_then(|metrics| metrics.output_rows()).unwrap_or(0),
         _ => 0,
     };
     own + below

@@ -38,77 +38,42 @@ const RECURSIVE_WHOLE: &[(&str, &str)] = &[
     ),
 ];
 const STREAMS: &[(&str, &str)] = &[
-    (
-        "joined",
-        "SELECT t.value, p.n FROM ticks t JOIN probe_side p ON p.id = t.value",
-    ),
+    ("joined", "SELECT t.value, p.n FROM ticks t JOIN probe_side p ON p.id = t.value"),
     (
         "grouped",
         "SELECT t.value, count(*) FROM ticks t LEFT JOIN probe_side p ON p.id = t.value GROUP BY t.value",
     ),
-    (
-        "united",
-        "SELECT value FROM ticks UNION ALL SELECT id FROM build_side",
-    ),
+    ("united", "SELECT value FROM ticks UNION ALL SELECT id FROM build_side"),
 ];
 const CUSTOM: &[(&str, &str)] = &[
-    (
-        "joined",
-        "SELECT c.value, p.n FROM numbers c JOIN probe_side p ON p.id = c.value",
-    ),
+    ("joined", "SELECT c.value, p.n FROM numbers c JOIN probe_side p ON p.id = c.value"),
     (
         "grouped",
         "SELECT c.value % 3 AS g, count(*), sum(p.n) FROM numbers c JOIN probe_side p ON p.id = c.value GROUP BY 1",
     ),
-    (
-        "united",
-        "SELECT value FROM numbers UNION ALL SELECT id FROM build_side",
-    ),
-    (
-        "counted",
-        "SELECT count(*) FROM (SELECT 1 FROM numbers UNION ALL SELECT 2 FROM build_side)",
-    ),
+    ("united", "SELECT value FROM numbers UNION ALL SELECT id FROM build_side"),
+    ("counted", "SELECT count(*) FROM (SELECT 1 FROM numbers UNION ALL SELECT 2 FROM build_side)"),
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recursive_queries() {
-    let mut all = cases(
-        &TABLES,
-        RECURSIVE,
-        Expect::Partly("RecursiveQueryExec can't be encoded"),
-    );
+    let mut all = cases(&TABLES, RECURSIVE, Expect::Partly("RecursiveQueryExec can't be encoded"));
     all.extend(cases(&TABLES, RECURSIVE_WHOLE, Expect::Anywhere));
     Check::default().run(&all).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams() {
-    let check = Check::with(Extras {
-        tables,
-        ..Extras::default()
-    });
+    let check = Check::with(Extras { tables, ..Extras::default() });
     check
-        .run(&cases(
-            &TABLES,
-            STREAMS,
-            Expect::Partly("StreamingTableExec can't be encoded"),
-        ))
+        .run(&cases(&TABLES, STREAMS, Expect::Partly("StreamingTableExec can't be encoded")))
         .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_of_our_own() {
-    let check = Check::with(Extras {
-        tables,
-        ..Extras::default()
-    });
-    check
-        .run(&cases(
-            &TABLES,
-            CUSTOM,
-            Expect::Partly("NumbersExec can't be encoded"),
-        ))
-        .await;
+    let check = Check::with(Extras { tables, ..Extras::default() });
+    check.run(&cases(&TABLES, CUSTOM, Expect::Partly("NumbersExec can't be encoded"))).await;
 }
 
 /// The node's name stands in the plan anyway, so the reasons are looked at apart from it.
@@ -122,13 +87,8 @@ async fn the_reason_names_the_node() {
     ] {
         let frame = place.sessions.distributed.sql(sql).await.expect("planned");
         let plan = frame.create_physical_plan().await.expect("planned");
-        let reasons = QueryReport::of(&plan)
-            .expect("the rest is distributed")
-            .local_reasons;
-        assert!(
-            reasons.iter().any(|reason| reason.contains(node)),
-            "{node}: {reasons:?}"
-        );
+        let reasons = QueryReport::of(&plan).expect("the rest is distributed").local_reasons;
+        assert!(reasons.iter().any(|reason| reason.contains(node)), "{node}: {reasons:?}");
     }
 }
 
@@ -138,16 +98,9 @@ async fn wholly_local() {
     let place = place().await;
     let ctx = &place.sessions.distributed;
     let sql = "SELECT value % 3 AS g, count(*) FROM numbers GROUP BY 1";
-    let explained = text(ctx, &format!("EXPLAIN FORMAT INDENT {sql}"))
-        .await
-        .expect("explained");
-    assert!(
-        explained.contains("NumbersExec can't be encoded"),
-        "{explained}"
-    );
-    text(ctx, "SET distributed.require = true")
-        .await
-        .expect("an option");
+    let explained = text(ctx, &format!("EXPLAIN FORMAT INDENT {sql}")).await.expect("explained");
+    assert!(explained.contains("NumbersExec can't be encoded"), "{explained}");
+    text(ctx, "SET distributed.require = true").await.expect("an option");
     let error = error_of(ctx, sql).await.to_string();
     for words in ["NumbersExec", "distributed.require"] {
         assert!(error.contains(words), "'{words}' is not in: {error}");
@@ -155,20 +108,8 @@ async fn wholly_local() {
 }
 
 async fn place() -> Place {
-    let world = World {
-        n_workers: 2,
-        target_partitions: 2,
-        force_encode: false,
-    };
-    Place::open(
-        world,
-        Extras {
-            tables,
-            ..Extras::default()
-        },
-        &TABLES,
-    )
-    .await
+    let world = World { n_workers: 2, target_partitions: 2, force_encode: false };
+    Place::open(world, Extras { tables, ..Extras::default() }, &TABLES).await
 }
 
 fn tables(ctx: &SessionContext) -> Result<()> {

@@ -6,30 +6,12 @@ use datafusion_tributary_tests::{Expect, cases, check_all, check_pairs};
 const TABLES: [&str; 2] = [NULLS, OTHER_NULLS];
 
 const STATEMENTS: &[(&str, &str)] = &[
-    (
-        "intersect",
-        "SELECT k FROM nulls INTERSECT SELECT k FROM other_nulls",
-    ),
-    (
-        "intersect of two",
-        "SELECT k, s FROM nulls INTERSECT SELECT k, s FROM other_nulls",
-    ),
-    (
-        "intersect all",
-        "SELECT s FROM nulls INTERSECT ALL SELECT s FROM other_nulls",
-    ),
-    (
-        "except",
-        "SELECT k, s FROM nulls EXCEPT SELECT k, s FROM other_nulls",
-    ),
-    (
-        "except of NULLs",
-        "SELECT k FROM nulls EXCEPT SELECT k FROM other_nulls WHERE k IS NULL",
-    ),
-    (
-        "except all",
-        "SELECT k, v FROM nulls EXCEPT ALL SELECT k, v FROM other_nulls",
-    ),
+    ("intersect", "SELECT k FROM nulls INTERSECT SELECT k FROM other_nulls"),
+    ("intersect of two", "SELECT k, s FROM nulls INTERSECT SELECT k, s FROM other_nulls"),
+    ("intersect all", "SELECT s FROM nulls INTERSECT ALL SELECT s FROM other_nulls"),
+    ("except", "SELECT k, s FROM nulls EXCEPT SELECT k, s FROM other_nulls"),
+    ("except of NULLs", "SELECT k FROM nulls EXCEPT SELECT k FROM other_nulls WHERE k IS NULL"),
+    ("except all", "SELECT k, v FROM nulls EXCEPT ALL SELECT k, v FROM other_nulls"),
     (
         "not distinct",
         "SELECT a.v, b.v AS other FROM nulls a JOIN other_nulls b ON a.k IS NOT DISTINCT FROM b.k",
@@ -54,10 +36,7 @@ const STATEMENTS: &[(&str, &str)] = &[
         "plain equality",
         "SELECT a.v, b.v AS other FROM nulls a JOIN other_nulls b ON a.k = b.k AND a.s = b.s",
     ),
-    (
-        "using",
-        "SELECT k, a.v FROM nulls a JOIN other_nulls b USING (k) WHERE a.v < 40",
-    ),
+    ("using", "SELECT k, a.v FROM nulls a JOIN other_nulls b USING (k) WHERE a.v < 40"),
     (
         "distinct from",
         "SELECT a.v, b.v AS other FROM nulls a JOIN other_nulls b ON a.v = b.v AND (a.k IS DISTINCT FROM b.k)",
@@ -66,27 +45,15 @@ const STATEMENTS: &[(&str, &str)] = &[
         "exists",
         "SELECT v FROM nulls a WHERE EXISTS (SELECT 1 FROM other_nulls b WHERE (a.k IS NOT DISTINCT FROM b.k) AND b.v > 100)",
     ),
-    (
-        "union",
-        "SELECT k, s FROM nulls UNION SELECT k, s FROM other_nulls",
-    ),
+    ("union", "SELECT k, s FROM nulls UNION SELECT k, s FROM other_nulls"),
     ("distinct", "SELECT DISTINCT k, s FROM nulls"),
-    (
-        "groups",
-        "SELECT k, s, count(*), count(k), count(s) FROM nulls GROUP BY k, s",
-    ),
-    (
-        "order",
-        "SELECT k, s, v FROM nulls ORDER BY k DESC NULLS LAST, s NULLS FIRST, v",
-    ),
+    ("groups", "SELECT k, s, count(*), count(k), count(s) FROM nulls GROUP BY k, s"),
+    ("order", "SELECT k, s, v FROM nulls ORDER BY k DESC NULLS LAST, s NULLS FIRST, v"),
     (
         "windows",
         "SELECT v, count(*) OVER (PARTITION BY k) AS c, max(v) OVER (PARTITION BY s) AS m FROM nulls",
     ),
-    (
-        "count distinct",
-        "SELECT count(DISTINCT k), count(DISTINCT s) FROM nulls",
-    ),
+    ("count distinct", "SELECT count(DISTINCT k), count(DISTINCT s) FROM nulls"),
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

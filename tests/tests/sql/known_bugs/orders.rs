@@ -13,34 +13,13 @@ const NO_ROUND_ROBIN: &str = "SET datafusion.optimizer.enable_round_robin_repart
 const STATEMENTS: &[(&str, &str)] = &[
     ("order by", "SELECT k, n, v FROM sorted ORDER BY k, n"),
     ("order by a prefix", "SELECT k, v FROM sorted ORDER BY k"),
-    (
-        "order by a part that is declared",
-        "SELECT k, n FROM sorted_by_k ORDER BY k, n",
-    ),
-    (
-        "order reversed",
-        "SELECT k, n FROM sorted ORDER BY k DESC, n DESC",
-    ),
-    (
-        "order of another column",
-        "SELECT v, n FROM sorted ORDER BY v, n",
-    ),
-    (
-        "groups",
-        "SELECT k, count(*), sum(v), min(n) FROM sorted GROUP BY k",
-    ),
-    (
-        "groups in order",
-        "SELECT k, count(*), sum(v) FROM sorted GROUP BY k ORDER BY k",
-    ),
-    (
-        "groups of both",
-        "SELECT k, n, sum(v) FROM sorted GROUP BY k, n ORDER BY k, n",
-    ),
-    (
-        "groups of a part",
-        "SELECT k, v, count(*) FROM sorted_by_k GROUP BY k, v",
-    ),
+    ("order by a part that is declared", "SELECT k, n FROM sorted_by_k ORDER BY k, n"),
+    ("order reversed", "SELECT k, n FROM sorted ORDER BY k DESC, n DESC"),
+    ("order of another column", "SELECT v, n FROM sorted ORDER BY v, n"),
+    ("groups", "SELECT k, count(*), sum(v), min(n) FROM sorted GROUP BY k"),
+    ("groups in order", "SELECT k, count(*), sum(v) FROM sorted GROUP BY k ORDER BY k"),
+    ("groups of both", "SELECT k, n, sum(v) FROM sorted GROUP BY k, n ORDER BY k, n"),
+    ("groups of a part", "SELECT k, v, count(*) FROM sorted_by_k GROUP BY k, v"),
     ("distinct", "SELECT DISTINCT k FROM sorted ORDER BY k"),
     (
         "ordered aggregates",
@@ -50,22 +29,13 @@ const STATEMENTS: &[(&str, &str)] = &[
         "ordered aggregate over all",
         "SELECT array_agg(n ORDER BY k, n) AS a FROM sorted WHERE k < 5",
     ),
-    (
-        "running sum",
-        "SELECT k, n, sum(v) OVER (PARTITION BY k ORDER BY n) AS s FROM sorted",
-    ),
-    (
-        "running sum over all",
-        "SELECT n, sum(v) OVER (ORDER BY k, n) AS s FROM sorted",
-    ),
+    ("running sum", "SELECT k, n, sum(v) OVER (PARTITION BY k ORDER BY n) AS s FROM sorted"),
+    ("running sum over all", "SELECT n, sum(v) OVER (ORDER BY k, n) AS s FROM sorted"),
     (
         "row numbers",
         "SELECT k, n, row_number() OVER (PARTITION BY k ORDER BY n DESC) AS r FROM sorted",
     ),
-    (
-        "lag",
-        "SELECT k, n, lag(n) OVER (PARTITION BY v ORDER BY k, n) AS before FROM sorted",
-    ),
+    ("lag", "SELECT k, n, lag(n) OVER (PARTITION BY v ORDER BY k, n) AS before FROM sorted"),
     (
         "rank of groups",
         "SELECT k, sum(v) AS s, rank() OVER (ORDER BY sum(v), k) AS r FROM sorted GROUP BY k",
@@ -86,26 +56,11 @@ const STATEMENTS: &[(&str, &str)] = &[
         "joined and grouped",
         "SELECT s.k, count(*), array_agg(p.n ORDER BY p.n) AS a FROM sorted s JOIN probe_side p ON p.id = s.n GROUP BY s.k ORDER BY s.k",
     ),
-    (
-        "united",
-        "SELECT k, n FROM sorted UNION ALL SELECT k, n FROM sorted_by_k ORDER BY k, n",
-    ),
-    (
-        "top",
-        "SELECT k, n FROM sorted ORDER BY k, n LIMIT 17 OFFSET 11",
-    ),
-    (
-        "top of groups",
-        "SELECT k, max(n) FROM sorted GROUP BY k ORDER BY k DESC LIMIT 3",
-    ),
-    (
-        "filtered",
-        "SELECT k, n FROM sorted WHERE v > 50 ORDER BY k, n",
-    ),
-    (
-        "order by, of two files",
-        "SELECT k, n, v FROM sorted_pair ORDER BY k, n",
-    ),
+    ("united", "SELECT k, n FROM sorted UNION ALL SELECT k, n FROM sorted_by_k ORDER BY k, n"),
+    ("top", "SELECT k, n FROM sorted ORDER BY k, n LIMIT 17 OFFSET 11"),
+    ("top of groups", "SELECT k, max(n) FROM sorted GROUP BY k ORDER BY k DESC LIMIT 3"),
+    ("filtered", "SELECT k, n FROM sorted WHERE v > 50 ORDER BY k, n"),
+    ("order by, of two files", "SELECT k, n, v FROM sorted_pair ORDER BY k, n"),
     (
         "groups, of two files",
         "SELECT k, count(*), sum(v), array_agg(n ORDER BY n) AS a FROM sorted_pair GROUP BY k ORDER BY k",
@@ -131,12 +86,7 @@ async fn declared_orders() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kept_through_shuffles() {
-    check_pairs(&with(&[
-        EXISTING_SORT,
-        PARTITIONED_JOINS[0],
-        PARTITIONED_JOINS[1],
-    ]))
-    .await;
+    check_pairs(&with(&[EXISTING_SORT, PARTITIONED_JOINS[0], PARTITIONED_JOINS[1]])).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

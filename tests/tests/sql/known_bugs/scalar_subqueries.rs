@@ -16,10 +16,7 @@ const STATEMENTS: &[(&str, &str)] = &[
         "in two filters",
         "SELECT n FROM probe_side WHERE n > (SELECT min(n) + 10 FROM probe_side) AND n < (SELECT max(id) FROM build_side)",
     ),
-    (
-        "in a projection",
-        "SELECT id, id - (SELECT avg(id) FROM build_side) AS d FROM build_side",
-    ),
+    ("in a projection", "SELECT id, id - (SELECT avg(id) FROM build_side) AS d FROM build_side"),
     (
         "twice",
         "SELECT id + (SELECT max(id) FROM build_side) AS a, n * (SELECT max(id) FROM build_side) AS b FROM probe_side WHERE id < 3",
@@ -72,30 +69,18 @@ const STATEMENTS: &[(&str, &str)] = &[
         "of a group",
         "SELECT n FROM probe_side WHERE n < (SELECT sum(n) AS s FROM probe_side GROUP BY id ORDER BY s LIMIT 1)",
     ),
-    (
-        "of one row",
-        "SELECT n FROM probe_side WHERE id = (SELECT id FROM build_side WHERE id = 42)",
-    ),
-    (
-        "of no rows",
-        "SELECT id, (SELECT max(n) FROM empty) AS x FROM build_side",
-    ),
+    ("of one row", "SELECT n FROM probe_side WHERE id = (SELECT id FROM build_side WHERE id = 42)"),
+    ("of no rows", "SELECT id, (SELECT max(n) FROM empty) AS x FROM build_side"),
     (
         "of no rows in a filter",
         "SELECT count(*) FROM build_side WHERE id > (SELECT max(n) FROM empty)",
     ),
-    (
-        "of no rows or true",
-        "SELECT id FROM build_side WHERE id < 3 OR id > (SELECT n FROM empty)",
-    ),
+    ("of no rows or true", "SELECT id FROM build_side WHERE id < 3 OR id > (SELECT n FROM empty)"),
     (
         "of NULL",
         "SELECT v, coalesce((SELECT max(k) FROM nulls WHERE k IS NULL), v) AS c FROM nulls",
     ),
-    (
-        "of a text",
-        "SELECT v FROM nulls WHERE s = (SELECT max(s) FROM nulls)",
-    ),
+    ("of a text", "SELECT v FROM nulls WHERE s = (SELECT max(s) FROM nulls)"),
     (
         "correlated",
         "SELECT id, (SELECT max(n) FROM probe_side p WHERE p.id = b.id) AS m FROM build_side b",
@@ -127,14 +112,8 @@ const STATEMENTS: &[(&str, &str)] = &[
 ];
 
 const OF_MANY_ROWS: &[(&str, &str)] = &[
-    (
-        "in a filter",
-        "SELECT n FROM probe_side WHERE id = (SELECT id FROM build_side)",
-    ),
-    (
-        "in a projection",
-        "SELECT (SELECT id FROM build_side WHERE id < 2) AS x FROM probe_side",
-    ),
+    ("in a filter", "SELECT n FROM probe_side WHERE id = (SELECT id FROM build_side)"),
+    ("in a projection", "SELECT (SELECT id FROM build_side WHERE id < 2) AS x FROM probe_side"),
     (
         "in a group key",
         "SELECT id % (SELECT n FROM probe_side) AS g, count(*) FROM probe_side GROUP BY 1",
@@ -154,10 +133,5 @@ async fn one_value_in_shuffles() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_rows_are_an_error() {
-    check_all(&cases(
-        &TABLES,
-        OF_MANY_ROWS,
-        Expect::Fails("more than one row"),
-    ))
-    .await;
+    check_all(&cases(&TABLES, OF_MANY_ROWS, Expect::Fails("more than one row"))).await;
 }

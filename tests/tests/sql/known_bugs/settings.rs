@@ -17,22 +17,10 @@ const SETTINGS: [&str; 4] = [
 ];
 
 const STATEMENTS: &[(&str, &str)] = &[
-    (
-        "time zone",
-        "SELECT time_zone(n) AS z, count(*) FROM probe_side GROUP BY 1",
-    ),
-    (
-        "batch size",
-        "SELECT batch_size(n) AS b, count(*) FROM probe_side GROUP BY 1",
-    ),
-    (
-        "dialect",
-        "SELECT dialect(n) AS d, count(*) FROM probe_side GROUP BY 1",
-    ),
-    (
-        "extension",
-        "SELECT flavour(n) AS f, count(*) FROM probe_side GROUP BY 1",
-    ),
+    ("time zone", "SELECT time_zone(n) AS z, count(*) FROM probe_side GROUP BY 1"),
+    ("batch size", "SELECT batch_size(n) AS b, count(*) FROM probe_side GROUP BY 1"),
+    ("dialect", "SELECT dialect(n) AS d, count(*) FROM probe_side GROUP BY 1"),
+    ("extension", "SELECT flavour(n) AS f, count(*) FROM probe_side GROUP BY 1"),
     (
         "above a shuffle",
         "SELECT id, flavour(count(*)) AS f, time_zone(sum(n)) AS z FROM probe_side GROUP BY id",
@@ -67,32 +55,17 @@ impl ConfigExtension for Flavour {
     const PREFIX: &'static str = "flavour";
 }
 
-const EXTRAS: fn() -> Extras = || Extras {
-    config,
-    functions,
-    ..Extras::default()
-};
+const EXTRAS: fn() -> Extras = || Extras { config, functions, ..Extras::default() };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn set_before() {
-    let setup: Vec<_> = SETTINGS
-        .into_iter()
-        .chain([BUILD_SIDE, PROBE_SIDE])
-        .collect();
-    Check::with(EXTRAS())
-        .run(&cases(&setup, STATEMENTS, Expect::Spread))
-        .await;
+    let setup: Vec<_> = SETTINGS.into_iter().chain([BUILD_SIDE, PROBE_SIDE]).collect();
+    Check::with(EXTRAS()).run(&cases(&setup, STATEMENTS, Expect::Spread)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn defaults() {
-    Check::with(EXTRAS())
-        .run(&cases(
-            &[BUILD_SIDE, PROBE_SIDE],
-            STATEMENTS,
-            Expect::Spread,
-        ))
-        .await;
+    Check::with(EXTRAS()).run(&cases(&[BUILD_SIDE, PROBE_SIDE], STATEMENTS, Expect::Spread)).await;
 }
 
 /// A case is a query after a `SET` in a session that has run queries already.
@@ -101,32 +74,14 @@ async fn set_later() {
     for world in World::four_workers(&[1, 4]) {
         let place = Place::open(world, EXTRAS(), &[BUILD_SIDE, PROBE_SIDE]).await;
         for (setting, sql, seen) in [
-            (
-                "SET datafusion.execution.time_zone = '-03:00'",
-                STATEMENTS[0].1,
-                "-03:00",
-            ),
-            (
-                "SET datafusion.execution.batch_size = 333",
-                STATEMENTS[1].1,
-                "333",
-            ),
+            ("SET datafusion.execution.time_zone = '-03:00'", STATEMENTS[0].1, "-03:00"),
+            ("SET datafusion.execution.batch_size = 333", STATEMENTS[1].1, "333"),
             ("SET flavour.name = 'mint'", STATEMENTS[3].1, "mint"),
             ("SET flavour.name = 'lemon'", STATEMENTS[3].1, "lemon"),
-            (
-                "SET datafusion.execution.time_zone = '+01:00'",
-                STATEMENTS[0].1,
-                "+01:00",
-            ),
+            ("SET datafusion.execution.time_zone = '+01:00'", STATEMENTS[0].1, "+01:00"),
         ] {
-            place
-                .sessions
-                .set_up(&[setting], place.data())
-                .await
-                .expect("a setting");
-            let rows = text(&place.sessions.distributed, sql)
-                .await
-                .expect("it runs");
+            place.sessions.set_up(&[setting], place.data()).await.expect("a setting");
+            let rows = text(&place.sessions.distributed, sql).await.expect("it runs");
             assert_eq!(rows, format!("{seen}\n5000"), "{setting} on {world}");
             for (name, sql) in STATEMENTS {
                 let case = Case::new(name, &[], sql);
@@ -136,9 +91,7 @@ async fn set_later() {
                     &place.cluster,
                     &case,
                 );
-                checked
-                    .await
-                    .unwrap_or_else(|e| panic!("{name} after {setting} on {world}: {e}"));
+                checked.await.unwrap_or_else(|e| panic!("{name} after {setting} on {world}: {e}"));
             }
         }
     }
@@ -150,12 +103,8 @@ fn config(config: SessionConfig) -> SessionConfig {
 
 fn functions() -> Vec<ScalarUDF> {
     vec![
-        showing("time_zone", |options| {
-            options.execution.time_zone.clone().unwrap_or_default()
-        }),
-        showing("batch_size", |options| {
-            options.execution.batch_size.to_string()
-        }),
+        showing("time_zone", |options| options.execution.time_zone.clone().unwrap_or_default()),
+        showing("batch_size", |options| options.execution.batch_size.to_string()),
         showing("dialect", |options| options.sql_parser.dialect.to_string()),
         showing("flavour", |options| {
             options

@@ -15,30 +15,12 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("rows of JSON", "SELECT n, id FROM probe_json"),
     ("rows of Arrow", "SELECT n, id FROM probe_arrow"),
     ("filtered", "SELECT n FROM probe_side WHERE n % 3 = 0"),
-    (
-        "duplicates",
-        "SELECT n, count(*) FROM probe_side GROUP BY n HAVING count(*) > 1",
-    ),
-    (
-        "duplicates of CSV",
-        "SELECT n, count(*) FROM probe_csv GROUP BY n HAVING count(*) <> 1",
-    ),
-    (
-        "sums",
-        "SELECT sum(n), count(n), min(id), max(id) FROM probe_side WHERE n >= 0",
-    ),
-    (
-        "sums of JSON",
-        "SELECT id % 10, sum(n), count(*) FROM probe_json GROUP BY 1",
-    ),
-    (
-        "joined with itself",
-        "SELECT a.n, b.id FROM probe_side a JOIN probe_side b ON a.n = b.n",
-    ),
-    (
-        "united with itself",
-        "SELECT n FROM probe_side UNION ALL SELECT n FROM probe_side",
-    ),
+    ("duplicates", "SELECT n, count(*) FROM probe_side GROUP BY n HAVING count(*) > 1"),
+    ("duplicates of CSV", "SELECT n, count(*) FROM probe_csv GROUP BY n HAVING count(*) <> 1"),
+    ("sums", "SELECT sum(n), count(n), min(id), max(id) FROM probe_side WHERE n >= 0"),
+    ("sums of JSON", "SELECT id % 10, sum(n), count(*) FROM probe_json GROUP BY 1"),
+    ("joined with itself", "SELECT a.n, b.id FROM probe_side a JOIN probe_side b ON a.n = b.n"),
+    ("united with itself", "SELECT n FROM probe_side UNION ALL SELECT n FROM probe_side"),
     (
         "of all formats",
         "SELECT a.n FROM probe_side a JOIN probe_csv b ON a.n = b.n JOIN probe_json c ON a.n = c.n JOIN probe_arrow d ON a.n = d.n",
@@ -60,12 +42,7 @@ async fn every_row_once_without_stealing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_partitions_than_files() {
     let worlds = World::four_workers(&[7]);
-    datafusion_tributary_tests::Check {
-        worlds,
-        ..Default::default()
-    }
-    .run(&with(STEALING))
-    .await;
+    datafusion_tributary_tests::Check { worlds, ..Default::default() }.run(&with(STEALING)).await;
 }
 
 fn with(setting: &str) -> Vec<Case> {

@@ -10,21 +10,12 @@ const TABLES: [&str; 2] = [LONG_TEXTS, BUILD_SIDE];
 /// Each result has at most some 20 texts of 200 bytes; the table holds 4 MB.
 const FEW: &[(&str, &str)] = &[
     ("one", "SELECT n, s FROM long_texts WHERE n = 12345"),
-    (
-        "by its text",
-        "SELECT n, s FROM long_texts WHERE s LIKE '%10012345'",
-    ),
+    ("by its text", "SELECT n, s FROM long_texts WHERE s LIKE '%10012345'"),
     ("some", "SELECT n, s FROM long_texts WHERE n % 1000 = 7"),
     ("extremes", "SELECT min(s), max(s) FROM long_texts"),
     ("top", "SELECT n, s FROM long_texts ORDER BY n DESC LIMIT 3"),
-    (
-        "joined",
-        "SELECT t.n, t.s FROM build_side b JOIN long_texts t ON b.id * 1000 = t.n",
-    ),
-    (
-        "groups",
-        "SELECT n % 5 AS g, max(s) FROM long_texts GROUP BY 1",
-    ),
+    ("joined", "SELECT t.n, t.s FROM build_side b JOIN long_texts t ON b.id * 1000 = t.n"),
+    ("groups", "SELECT n % 5 AS g, max(s) FROM long_texts GROUP BY 1"),
 ];
 const FEW_BYTES: u64 = 512 * 1024;
 
@@ -43,10 +34,7 @@ async fn bytes_are_few() {
         for (name, sql) in FEW {
             let n_bytes = exchanged_bytes(&place, sql).await;
             assert!(n_bytes > 0, "{name} on {world}: nothing was counted");
-            assert!(
-                n_bytes < FEW_BYTES,
-                "{name} on {world}: {n_bytes} bytes crossed exchanges"
-            );
+            assert!(n_bytes < FEW_BYTES, "{name} on {world}: {n_bytes} bytes crossed exchanges");
         }
     }
 }
@@ -57,10 +45,7 @@ async fn bytes_are_many_where_rows_are() {
     for world in World::four_workers(&[4]) {
         let place = Place::open(world, Extras::default(), &TABLES).await;
         let n_bytes = exchanged_bytes(&place, "SELECT n, s FROM long_texts").await;
-        assert!(
-            n_bytes > 4_000_000,
-            "{world}: only {n_bytes} bytes crossed exchanges"
-        );
+        assert!(n_bytes > 4_000_000, "{world}: only {n_bytes} bytes crossed exchanges");
     }
 }
 

@@ -28,10 +28,7 @@ const STATEMENTS: &[(&str, &str)] = &[
         "series, anti",
         "SELECT value FROM generate_series(0, 120) AS g WHERE NOT EXISTS (SELECT 1 FROM probe_side p WHERE p.id = g.value)",
     ),
-    (
-        "range united",
-        "SELECT id FROM build_side UNION ALL SELECT value FROM range(0, 1000)",
-    ),
+    ("range united", "SELECT id FROM build_side UNION ALL SELECT value FROM range(0, 1000)"),
     (
         "range united and counted",
         "SELECT id, count(*) FROM (SELECT id FROM probe_side UNION ALL SELECT value FROM range(0, 50)) GROUP BY id",
@@ -52,18 +49,9 @@ const STATEMENTS: &[(&str, &str)] = &[
         "values united",
         "SELECT id, count(*) AS c FROM (SELECT id FROM probe_side UNION ALL VALUES (1), (1), (-1)) GROUP BY id",
     ),
-    (
-        "a constant united",
-        "SELECT id FROM build_side UNION ALL SELECT 4711 UNION ALL SELECT 4712",
-    ),
-    (
-        "memory joined",
-        "SELECT p.n, m.twice FROM probe_side p JOIN memory m ON p.id = m.id",
-    ),
-    (
-        "memory, left",
-        "SELECT m.id, p.n FROM memory m LEFT JOIN probe_side p ON p.id = m.twice",
-    ),
+    ("a constant united", "SELECT id FROM build_side UNION ALL SELECT 4711 UNION ALL SELECT 4712"),
+    ("memory joined", "SELECT p.n, m.twice FROM probe_side p JOIN memory m ON p.id = m.id"),
+    ("memory, left", "SELECT m.id, p.n FROM memory m LEFT JOIN probe_side p ON p.id = m.twice"),
     (
         "memory, full",
         "SELECT m.id, b.id AS other FROM memory m FULL JOIN build_side b ON b.id = m.twice",
@@ -109,18 +97,9 @@ async fn memory_kept_by_the_coordinator() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn alone() {
     let statements = [
-        (
-            "series",
-            "SELECT value % 7, count(*) FROM generate_series(1, 1000) GROUP BY 1",
-        ),
-        (
-            "memory",
-            "SELECT id % 7, count(*), sum(twice) FROM memory GROUP BY 1",
-        ),
-        (
-            "memory joined",
-            "SELECT a.id, b.twice FROM memory a JOIN memory b ON a.id = b.twice",
-        ),
+        ("series", "SELECT value % 7, count(*) FROM generate_series(1, 1000) GROUP BY 1"),
+        ("memory", "SELECT id % 7, count(*), sum(twice) FROM memory GROUP BY 1"),
+        ("memory joined", "SELECT a.id, b.twice FROM memory a JOIN memory b ON a.id = b.twice"),
         ("values", "SELECT column2, count(*) FROM texts GROUP BY 1"),
         (
             "united",

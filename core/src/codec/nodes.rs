@@ -127,12 +127,15 @@ pub(super) fn decode_exchange(
     Ok(new_exchange_node(Exchange::new(spec)))
 }
 
+/// Decodes an expression over the exchange's schema.
+type DecodeExpr<'a> = &'a dyn Fn(&[u8]) -> Result<Arc<dyn PhysicalExpr>>;
+
 /// What the operators above were planned with: an aggregate's mode, say, depends on constants.
 fn decode_equivalences(
     exchange: &proto::Exchange,
     schema: &SchemaRef,
     ordering: Option<&LexOrdering>,
-    decode_expr: &dyn Fn(&[u8]) -> Result<Arc<dyn PhysicalExpr>>,
+    decode_expr: DecodeExpr<'_>,
 ) -> Result<EquivalenceProperties> {
     let mut equivalences =
         EquivalenceProperties::new_with_orderings(Arc::clone(schema), ordering.cloned());

@@ -44,10 +44,10 @@ impl CodecRegistry {
     }
 
     /// The first codec that encodes something, with its name and payload; `None` if all decline.
-    pub(super) fn first<'a>(
-        &'a self,
+    pub(super) fn first(
+        &self,
         mut encode: impl FnMut(&dyn PhysicalExtensionCodec, &mut Vec<u8>) -> Result<()>,
-    ) -> Option<(&'a str, Vec<u8>)> {
+    ) -> Option<(&str, Vec<u8>)> {
         self.codecs.iter().find_map(|(name, codec)| {
             let mut payload = Vec::new();
             encode(codec.as_ref(), &mut payload).ok().map(|()| (name.as_str(), payload))

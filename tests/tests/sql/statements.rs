@@ -1,5 +1,7 @@
 //! Statements that are no queries work as in one process.
 
+use std::sync::Arc;
+
 use datafusion_tributary::QueryReport;
 use datafusion_tributary_cli::check::check_sql;
 use datafusion_tributary_tests::tables::{BUILD_SIDE, NULLS, PROBE_SIDE};
@@ -166,7 +168,7 @@ async fn a_plan_runs_again() {
         let frame = frame.await.expect("planned");
         let task = std::sync::Arc::new(frame.task_ctx());
         let plan = frame.create_physical_plan().await.expect("planned");
-        let run = || datafusion::physical_plan::collect(plan.clone(), task.clone());
+        let run = || datafusion::physical_plan::collect(Arc::clone(&plan), Arc::clone(&task));
         let first = or_hang(run()).await.expect("no hang").expect("it runs");
         let (second, third) = or_hang(async { tokio::join!(run(), run()) }).await.expect("no hang");
         let rows = |batches: &[_]| {

@@ -61,7 +61,7 @@ fn upward_uses_are_found_however_they_are_written() {
         ("wire.rs", "use crate::*;", 1),
         ("wire.rs", "use crate::Error;", 1),
         ("wire.rs", "pub(crate) use crate::wire::a; pub(in crate::wire) fn b() {}", 0),
-        ("exec/a.rs", "use crate::{codec, exec::b, wire}; use self::exec::C;", 0),
+        ("exec/a.rs", "use crate::{transport, exec::b, wire}; use self::exec::C;", 0),
         ("conformance/a.rs", "use crate::coordinator::A;", 0),
         ("helpers.rs", "fn a() {}", 1),
     ] {

@@ -128,8 +128,11 @@ fn is_complete(text: &str) -> bool {
             let last = tokens.iter().rev().find(|t| !matches!(t, Token::Whitespace(_)));
             last == Some(&Token::SemiColon)
         }
-        // an open string goes on; anything else is for the parser to explain
-        Err(e) => !e.message.contains("Unterminated") && text.trim_end().ends_with(';'),
+        // an open string or comment goes on; anything else is for the parser to explain
+        Err(e) => {
+            let is_open = e.message.contains("Unterminated") || e.message.contains("EOF");
+            !is_open && text.trim_end().ends_with(';')
+        }
     }
 }
 

@@ -166,7 +166,7 @@ async fn a_plan_runs_again() {
             .distributed
             .sql("SELECT id, sum(n) AS s FROM probe_side GROUP BY id ORDER BY id");
         let frame = frame.await.expect("planned");
-        let task = std::sync::Arc::new(frame.task_ctx());
+        let task = Arc::new(frame.task_ctx());
         let plan = frame.create_physical_plan().await.expect("planned");
         let run = || datafusion::physical_plan::collect(Arc::clone(&plan), Arc::clone(&task));
         let first = or_hang(run()).await.expect("no hang").expect("it runs");

@@ -68,7 +68,7 @@ options! {
     compression: Compression = Compression::None,
         "Compression of batches on the wire: none, lz4 or zstd; in-process batches are never compressed";
     require: bool = false,
-        "Whether a query with a part that could be distributed only in the coordinator is refused, with the reason";
+        "Whether a query is refused, with the reasons, if a part of it can run in the coordinator only";
     query_timeout_ms: u64 = 0,
         "Deadline of each query on every worker; 0 means none";
 }

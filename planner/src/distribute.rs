@@ -48,8 +48,9 @@ impl Distributor<'_> {
             Cutter::new(&self.config, &self.codecs, self.max_tasks(), self.n_partitions);
         let head = cutter.cut_head(&plan)?;
         let Cutter { drafts, local_reasons, .. } = cutter;
+        self.check_required(&local_reasons)?;
         let Some(channels) = self.channels_for(&drafts)? else {
-            return self.stay_local(local_reasons);
+            return Ok(Outcome::Local(local_reasons));
         };
         let mut assembler = Assembler {
             drafts: &drafts,
@@ -62,7 +63,7 @@ impl Distributor<'_> {
         let head = one_partition(assembler.head(&head)?);
         let stages = assembler.stages;
         if stages.is_empty() {
-            return self.stay_local(local_reasons);
+            return Ok(Outcome::Local(local_reasons));
         }
         verify(&head, &stages, &self.codecs, self.task_context)?;
         let plan = DistributedPlan {
@@ -98,14 +99,15 @@ impl Distributor<'_> {
         }
     }
 
-    fn stay_local(&self, reasons: Vec<String>) -> Result<Outcome> {
-        match (self.config.require, reasons.is_empty()) {
-            (true, false) => Err(DataFusionError::Plan(format!(
-                "the query can't be distributed, as distributed.require asks for: {}",
-                reasons.join("; ")
-            ))),
-            _ => Ok(Outcome::Local(reasons)),
+    /// `distributed.require` turns a reason into an error.
+    fn check_required(&self, reasons: &[String]) -> Result<()> {
+        if !self.config.require || reasons.is_empty() {
+            return Ok(());
         }
+        Err(DataFusionError::Plan(format!(
+            "a part of the query would run in the coordinator, which distributed.require forbids: {}",
+            reasons.join("; ")
+        )))
     }
 
     fn max_tasks(&self) -> u32 {

@@ -1,8 +1,8 @@
 //! Cuts DataFusion's physical plans into stages.
 //!
 //! [`DistributedQueryPlanner`] wraps a session's query planner. The wrapped planner plans; then the
-//! plan is cut at its exchanges ([`cut`]), stages get task counts and their leaves are split
-//! ([`split`]), and every stage is encoded once ([`assemble`]).
+//! plan is cut at its exchanges (`cut`), stages get task counts and their leaves are split
+//! (`split`), and every stage is encoded once (`assemble`).
 //!
 //! The invariant behind every rule: running a stage once per task and uniting the outputs equals
 //! running it once over all of its input.

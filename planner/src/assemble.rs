@@ -18,6 +18,7 @@ use datafusion_tributary_core::exec::{
 use datafusion_tributary_core::ids::StageId;
 use url::Url;
 
+use crate::cut::merged_equivalences;
 use crate::draft::{DraftExchangeExec, StageDraft};
 use crate::split::split_leaf;
 
@@ -102,18 +103,12 @@ impl Assembler<'_> {
         let ordering = draft.ordering.clone();
         let equivalences = match draft.kind {
             ExchangeKind::Shuffle => {
-                let mut equivalences = producer.equivalence_properties().clone();
-                equivalences.clear_orderings();
-                if routing.n_producers * routing.n_producer_partitions > 1 {
-                    equivalences.clear_per_partition_constants();
-                }
-                if let Some(ordering) = &ordering {
-                    equivalences.add_ordering(ordering.iter().cloned());
-                }
-                equivalences
+                let n_sources = routing.n_producers * routing.n_producer_partitions;
+                merged_equivalences(&producer, n_sources, ordering.as_ref())
             }
+            // Each partition has one source.
             ExchangeKind::Coalesce | ExchangeKind::Broadcast => {
-                producer.equivalence_properties().clone()
+                merged_equivalences(&producer, 1, ordering.as_ref())
             }
         };
         let fanned = fan_out(draft, producer, &routing)?;

@@ -25,7 +25,7 @@ pub(crate) struct StageDraft {
     pub(crate) inline: Arc<dyn ExecutionPlan>,
     pub(crate) kind: ExchangeKind,
     pub(crate) hash_exprs: Vec<Arc<dyn PhysicalExpr>>,
-    /// The order that a shuffle's readers rely on.
+    /// The order that readers may rely on.
     pub(crate) ordering: Option<LexOrdering>,
     pub(crate) n_tasks: u32,
     /// Whether it is worth a worker even if that is one task.

@@ -24,7 +24,9 @@ pub(crate) fn verify(
     let options = context.session_config().options();
     let plans = std::iter::once(head).chain(stages.iter().map(|stage| &stage.plan));
     for plan in plans {
-        SanityCheckPlan::new().optimize(Arc::clone(plan), options)?;
+        SanityCheckPlan::new().optimize(Arc::clone(plan), options).map_err(|error| {
+            DataFusionError::Internal(format!("a stage can't be executed: {error}"))
+        })?;
     }
     if cfg!(debug_assertions) {
         stages.iter().try_for_each(|stage| verify_encoding(stage, codecs, context))?;

@@ -19,7 +19,7 @@ use super::display::display_tree;
 use super::plan::DistributedPlan;
 use super::run;
 use super::store::MetricsStore;
-use crate::codec::{StageDecoder, encode_plan};
+use crate::codec::{StageDecoder, encode_plan, lost_on_the_wire};
 
 /// Runs a query's stages: its only partition is one execution of the query.
 ///
@@ -61,7 +61,7 @@ impl DistributedExec {
         );
         let store = Arc::<MetricsStore>::default();
         let display = display_tree(head, &plan.stages, &store);
-        let encoded_head = match holds_tables(head) {
+        let encoded_head = match uncopyable(head) {
             Some(reason) => Err(reason),
             None => encode_plan(head, &plan.codecs).map_err(|error| error.strip_backtrace()),
         };
@@ -106,8 +106,9 @@ impl DistributedExec {
     }
 }
 
-/// In-memory tables in the head stage aren't copied only so that the plan may run twice.
-fn holds_tables(head: &Arc<dyn ExecutionPlan>) -> Option<String> {
+/// Why a head stage isn't copied: its encoding would lose something, or in-memory tables would be
+/// copied only so that the plan may run twice.
+fn uncopyable(head: &Arc<dyn ExecutionPlan>) -> Option<String> {
     use datafusion::datasource::memory::MemorySourceConfig;
     use datafusion::datasource::source::DataSourceExec;
     let is_table = head
@@ -116,7 +117,7 @@ fn holds_tables(head: &Arc<dyn ExecutionPlan>) -> Option<String> {
     if is_table {
         return Some("it reads an in-memory table".to_owned());
     }
-    head.children().into_iter().find_map(holds_tables)
+    lost_on_the_wire(head.as_ref()).or_else(|| head.children().into_iter().find_map(uncopyable))
 }
 
 impl DisplayAs for DistributedExec {

@@ -144,6 +144,8 @@ impl Pump {
         let mut n_pings = 0;
         loop {
             let event = tokio::select! {
+                // What waits in the queue is heard before the worker is given up.
+                biased;
                 event = self.events.recv() => event,
                 _ = ticks.tick() => {
                     n_pings += 1;

@@ -44,6 +44,15 @@ fn find_in_external<'a>(
 fn transport_to_remote(error: &TransportError, origin: &Origin) -> RemoteError {
     match error {
         TransportError::Remote(remote) => remote.as_ref().clone().or_origin(origin),
+        TransportError::Timeout(text) => {
+            RemoteError::new(ErrorKind::Timeout, text.clone()).or_origin(origin)
+        }
+        TransportError::Overloaded(text) => {
+            RemoteError::new(ErrorKind::Overloaded, text.clone()).or_origin(origin)
+        }
+        TransportError::Unavailable { .. } | TransportError::Draining { .. } => {
+            RemoteError::new(ErrorKind::Unavailable, error.to_string()).or_origin(origin)
+        }
         other => RemoteError {
             consequence: other.is_consequence(),
             ..RemoteError::new(ErrorKind::External, other.to_string()).or_origin(origin)
@@ -146,6 +155,8 @@ fn from_remote(remote: RemoteError) -> DataFusionError {
         }
         ErrorKind::Substrait => E::Substrait(text),
         ErrorKind::Ffi => E::Ffi(text),
+        ErrorKind::Timeout => E::External(Box::new(TransportError::Timeout(text))),
+        ErrorKind::Overloaded => E::External(Box::new(TransportError::Overloaded(text))),
         ErrorKind::ArrowDivideByZero => arrow(ArrowError::DivideByZero),
         ErrorKind::ArrowOverflow => arrow(ArrowError::ArithmeticOverflow(text)),
         ErrorKind::ArrowCast => arrow(ArrowError::CastError(text)),
@@ -164,6 +175,7 @@ fn from_remote(remote: RemoteError) -> DataFusionError {
         | ErrorKind::External
         | ErrorKind::Join
         | ErrorKind::Arrow
+        | ErrorKind::Unavailable
         | ErrorKind::Unknown(_) => {
             return E::External(Box::new(TransportError::Remote(Box::new(remote))));
         }

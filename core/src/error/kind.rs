@@ -59,6 +59,9 @@ kinds! {
     13 Substrait "Substrait error: " "A Substrait plan's error.";
     14 Ffi "FFI error: " "An error across a language boundary.";
     15 Join "Join error: " "A task of the runtime failed.";
+    24 Timeout "" "The deadline passed at a worker.";
+    25 Unavailable "" "A worker could not reach another one.";
+    26 Overloaded "" "A worker had too much to do.";
     32 Arrow "Arrow error: " "An Arrow error of a kind without a number of its own.";
     33 ArrowDivideByZero "Arrow error: " "Division by zero.";
     34 ArrowOverflow "Arrow error: Arithmetic overflow: " "Arithmetic overflow.";

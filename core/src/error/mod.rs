@@ -96,17 +96,6 @@ impl TransportError {
         }
     }
 
-    /// Whether the failure is the cluster's rather than the query's.
-    pub fn is_retryable(&self) -> bool {
-        matches!(
-            self,
-            Self::Unavailable { .. }
-                | Self::ConnectionLost { .. }
-                | Self::Draining { .. }
-                | Self::Overloaded(_)
-        )
-    }
-
     /// An error of this process in the form in which it would have come from a peer.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::Remote(Box::new(RemoteError::new(ErrorKind::Internal, message)))

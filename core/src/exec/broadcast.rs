@@ -244,6 +244,10 @@ impl Fan {
     }
 
     fn push(self: &Arc<Self>, batch: &RecordBatch) -> Result<()> {
+        // A spill pool skips empty batches, and readers would wait for them.
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
         let bytes = batch.get_array_memory_size();
         let reserved = self
             .memory

@@ -1,6 +1,7 @@
 //! One query on a worker: its tasks and their plans.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -166,10 +167,13 @@ impl Query {
             run.abort(reason);
             return Err(reason.clone());
         }
-        if state.tasks.insert((stage, task), run).is_some() {
-            return Err(TransportError::Protocol(format!("{id} was added twice")));
+        match state.tasks.entry((stage, task)) {
+            Entry::Occupied(_) => Err(TransportError::Protocol(format!("{id} was added twice"))),
+            Entry::Vacant(entry) => {
+                entry.insert(run);
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     pub(super) fn look_up(&self, task: TaskId) -> Lookup {

@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep_until};
 use super::Inner;
 use super::query::Query;
 use crate::error::{Result, TransportError};
+use crate::ids::QueryId;
 use crate::limits::FINISH_WAIT;
 use crate::protocol::{OpenQuery, QuerySession, SessionCommand, SessionEvent, SessionPeer};
 
@@ -25,6 +26,20 @@ pub(super) fn open(worker: &Arc<Inner>, open: OpenQuery) -> Result<QuerySession>
     Ok(session)
 }
 
+/// Ends the query when its session does, also where that is a panic or the end of the runtime.
+struct Lease {
+    worker: Arc<Inner>,
+    query: QueryId,
+    end: Option<TransportError>,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let reason = self.end.take().unwrap_or(TransportError::Cancelled);
+        self.worker.registry.end(self.query, &reason);
+    }
+}
+
 struct SessionServer {
     worker: Arc<Inner>,
     query: Arc<Query>,
@@ -33,9 +48,11 @@ struct SessionServer {
 
 impl SessionServer {
     async fn run(mut self) {
+        let mut lease =
+            Lease { worker: Arc::clone(&self.worker), query: self.query.id(), end: None };
         let reason = self.serve().await;
-        // Releases the query even if this future is dropped with its runtime.
-        self.worker.registry.end(self.query.id(), &reason);
+        lease.end = Some(reason.clone());
+        drop(lease);
         if !matches!(reason, TransportError::QueryEnded(_)) {
             // Nobody may be there to hear it.
             let _ = self.peer.events.try_send(SessionEvent::Failed(reason));
@@ -49,6 +66,8 @@ impl SessionServer {
         let mut lease_end = Instant::now() + lease;
         loop {
             let command = tokio::select! {
+                // What waits in the queue is heard before the lease is given up.
+                biased;
                 command = self.peer.commands.recv() => command,
                 // Either half ends the lease.
                 () = self.peer.events.closed() => return TransportError::Cancelled,
@@ -59,7 +78,6 @@ impl SessionServer {
                     };
                 }
             };
-            lease_end = Instant::now() + lease;
             match command {
                 None => return TransportError::Cancelled,
                 Some(SessionCommand::Finish) => return self.finish().await,
@@ -69,6 +87,7 @@ impl SessionServer {
                     }
                 }
             }
+            lease_end = Instant::now() + lease;
         }
     }
 

@@ -10,6 +10,7 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion_tributary_core::exec::ExchangeKind;
 
+use super::combine::has_one_partition;
 use super::{Cutter, Fragment, Placement, Spread, with_children};
 use crate::draft::{DraftExchangeExec, StageDraft, is_bare_exchange};
 
@@ -28,8 +29,8 @@ impl Cutter<'_> {
             inline = inline.with_preserve_order();
         }
         let inline: Arc<dyn ExecutionPlan> = Arc::new(inline);
-        let equivalences = merged_equivalences(&inline, ordering.as_ref());
         let (wanted, wants_worker) = (child.n_tasks(), child.wants_worker);
+        let equivalences = merged_equivalences(&inline, wanted, ordering.as_ref());
         let draft_idx = self.add_draft(StageDraft {
             producer: child.plan,
             kind: ExchangeKind::Shuffle,
@@ -79,6 +80,10 @@ impl Cutter<'_> {
         if is_light || child.placement == Placement::Head || is_bare_exchange(&child) {
             return Ok(child.one_task());
         }
+        // What was planned as one partition stays one, because readers may rely on it.
+        if child.is_spread() && has_one_partition(&child.plan) {
+            return self.gather_rows(child);
+        }
         let producer = Arc::clone(&child.plan);
         Ok(self.coalesce(child, producer))
     }
@@ -122,14 +127,18 @@ impl Cutter<'_> {
         child: &Fragment,
         producer: Arc<dyn ExecutionPlan>,
     ) -> Arc<dyn ExecutionPlan> {
-        let equivalences = producer.equivalence_properties().clone();
-        // Two at least: readers must not rely on there being one.
-        let n_partitions = producer.output_partitioning().partition_count().max(2);
+        let ordering = producer.output_ordering().cloned();
+        let equivalences = merged_equivalences(&producer, 1, ordering.as_ref());
+        let n_partitions = match child.is_spread() {
+            // Two at least: readers must not rely on there being one.
+            true => producer.output_partitioning().partition_count().max(2),
+            false => producer.output_partitioning().partition_count(),
+        };
         let draft_idx = self.add_draft(StageDraft {
             producer: Arc::clone(&producer),
             kind,
             hash_exprs: Vec::new(),
-            ordering: None,
+            ordering,
             n_tasks: child.n_tasks(),
             wants_worker: child.wants_worker,
             scope: self.scope,
@@ -155,14 +164,18 @@ pub(crate) fn single_partition(plan: &Arc<dyn ExecutionPlan>) -> Arc<dyn Executi
     }
 }
 
-/// What still holds of rows from several sources: constants do; of the orders only the one that
-/// the sources are merged by.
-fn merged_equivalences(
-    repartition: &Arc<dyn ExecutionPlan>,
+/// What still holds of a plan's rows when they come from several sources: equal values and global
+/// constants do; of the orders only the one that the sources are merged by.
+pub(crate) fn merged_equivalences(
+    plan: &Arc<dyn ExecutionPlan>,
+    n_sources: u32,
     ordering: Option<&LexOrdering>,
 ) -> EquivalenceProperties {
-    let mut equivalences = repartition.equivalence_properties().clone();
+    let mut equivalences = plan.equivalence_properties().clone();
     equivalences.clear_orderings();
+    if n_sources > 1 {
+        equivalences.clear_per_partition_constants();
+    }
     if let Some(ordering) = ordering {
         equivalences.add_ordering(ordering.iter().cloned());
     }

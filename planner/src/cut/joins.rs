@@ -55,7 +55,7 @@ impl Cutter<'_> {
         let left = self.cut(left)?;
         let right = self.cut(right)?;
         let fragment = self.join(plan, left, right)?;
-        self.finish_limit(fragment)
+        self.finish_limit(plan, fragment)
     }
 
     fn join(

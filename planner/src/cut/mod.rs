@@ -20,7 +20,7 @@ use datafusion_tributary_core::codec::{CodecRegistry, check_node};
 use datafusion_tributary_core::config::DistributedConfig;
 use datafusion_tributary_core::coordinator::ScopeId;
 
-pub(crate) use self::exchanges::single_partition;
+pub(crate) use self::exchanges::{merged_equivalences, single_partition};
 use crate::draft::StageDraft;
 use crate::size::{is_large_table, leaf_size};
 
@@ -63,6 +63,11 @@ impl Fragment {
             Placement::Anywhere => self.wanted.max(1),
             Placement::OneTask | Placement::Head => 1,
         }
+    }
+
+    /// Whether its stage would have several tasks.
+    pub(crate) fn is_spread(&self) -> bool {
+        self.n_tasks() > 1
     }
 
     /// Whether it may run in several tasks.
@@ -132,7 +137,8 @@ impl<'a> Cutter<'a> {
             return self.cut_local(plan, reason);
         }
         if plan.children().is_empty() {
-            return Ok(self.cut_leaf(plan));
+            let leaf = self.cut_leaf(plan);
+            return self.finish_limit(plan, leaf);
         }
         self.cut_node(plan)
     }

@@ -63,7 +63,7 @@ impl Cutter<'_> {
         let children = plan.children().into_iter().map(|child| self.cut(child));
         let children = children.collect::<Result<Vec<_>>>()?;
         let fragment = self.combine(plan, children)?;
-        self.finish_limit(fragment)
+        self.finish_limit(plan, fragment)
     }
 
     fn cut_repartition(

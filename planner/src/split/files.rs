@@ -52,8 +52,12 @@ fn groups_by_task(
         None => whole_files(scan, n_groups),
     };
     groups.resize_with(n_groups, FileGroup::default);
-    let mut groups = groups.into_iter();
-    Ok((0..n_tasks).map(|_| groups.by_ref().take(n_partitions).collect()).collect())
+    // Dealt out in turn: where there are fewer groups than partitions, every task gets some.
+    let mut tasks = vec![Vec::with_capacity(n_partitions); n_tasks];
+    for (idx, group) in groups.into_iter().enumerate() {
+        tasks[idx % n_tasks].push(group);
+    }
+    Ok(tasks)
 }
 
 /// Largest file first, each into the group with the fewest bytes.

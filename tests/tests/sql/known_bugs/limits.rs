@@ -132,6 +132,30 @@ const OF_NOTHING: &[(&str, &str)] = &[
     ("offset of no rows", "SELECT count(*), max(n) FROM (SELECT n FROM empty OFFSET 3)"),
 ];
 
+/// With one partition DataFusion leaves the limit to the node that has it.
+const OF_ONE_PARTITION: &[(&str, &str)] = &[
+    ("of a scan", "SELECT n, id FROM one_file LIMIT 10"),
+    ("of a counted scan", "SELECT count(*) FROM (SELECT n FROM one_file LIMIT 10)"),
+    ("of a filter", "SELECT count(*) FROM (SELECT n FROM one_file WHERE n % 2 = 0 LIMIT 10)"),
+    (
+        "of a full join",
+        "SELECT count(*) FROM (SELECT a.n FROM one_file a FULL JOIN one_file b ON a.n = b.n + 7 LIMIT 10)",
+    ),
+    (
+        "of a filtered left join",
+        "SELECT count(*) FROM (SELECT a.n FROM one_file a LEFT JOIN one_file b ON a.n < b.n - 1200 WHERE a.n % 3 = coalesce(b.n, 0) % 3 LIMIT 10)",
+    ),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_one_partition() {
+    let setup = [
+        "SET datafusion.optimizer.repartition_file_scans = false",
+        "CREATE EXTERNAL TABLE one_file (id BIGINT, n BIGINT) STORED AS CSV LOCATION '{data}/probe_csv/0.csv' OPTIONS ('format.has_header' 'true')",
+    ];
+    check_all(&cases(&setup, OF_ONE_PARTITION, Expect::Distributed)).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn below_broadcasts() {
     check_all(&cases(&TABLES, COUNTED, Expect::Distributed)).await;

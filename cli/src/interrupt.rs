@@ -36,10 +36,8 @@ impl Interrupt {
         self.pending.store(false, Ordering::SeqCst);
         tokio::select! {
             result = work => result,
-            () = self.notify.notified() => {
-                self.pending.store(false, Ordering::SeqCst);
-                Err(CliError::Interrupted)
-            }
+            // Still pending: the next press ends a process that doesn't end by itself.
+            () = self.notify.notified() => Err(CliError::Interrupted),
         }
     }
 }

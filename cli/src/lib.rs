@@ -47,10 +47,13 @@ pub fn main_with(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) ->
 
 fn run(cli: Cli) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    match cli.command {
+    let outcome = match cli.command {
         Command::Sql(args) => sql::run(&runtime, &args),
         Command::Data(args) => data::run(&args),
         Command::Bench(args) => runtime.block_on(bench::run(&args)),
         Command::Demo(args) => runtime.block_on(demo::run(&args)),
-    }
+    };
+    // An operator that doesn't yield must not keep a cancelled command from ending.
+    runtime.shutdown_background();
+    outcome
 }

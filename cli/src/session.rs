@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use datafusion::error::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use datafusion_tributary::inproc::InProcessCluster;
-use datafusion_tributary::{ChannelResolver, DistributedExt, DistributedOptions, StaticWorkers};
+use datafusion_tributary::inproc::{InProcessCluster, InProcessTransport};
+use datafusion_tributary::{
+    ChannelResolver, DistributedExt, DistributedOptions, StaticWorkers, TransportRegistry,
+};
 
 use crate::args::{SessionArgs, Workers};
 use crate::error::{CliError, Result};
@@ -36,7 +39,13 @@ impl Backend {
             Workers::At(_) if args.force_encode => Err(CliError::usage(
                 "--force-encode is for workers in this process: leave it out, or use --workers N",
             )),
-            Workers::At(urls) => Ok(Self::Remote(Arc::new(StaticWorkers::new(urls.clone())))),
+            Workers::At(urls) => {
+                let transports = transports();
+                for url in urls {
+                    transports.check(url).map_err(DataFusionError::from)?;
+                }
+                Ok(Self::Remote(Arc::new(StaticWorkers::new(urls.clone()))))
+            }
         }
     }
 
@@ -45,7 +54,8 @@ impl Backend {
         let options: DistributedOptions = match self {
             Self::Single => return single_session(args),
             Self::InProcess(cluster) => cluster.into(),
-            Self::Remote(resolver) => Arc::clone(resolver).into(),
+            Self::Remote(resolver) => DistributedOptions::new(Arc::clone(resolver))
+                .with_transports(Arc::new(transports())),
         };
         let state = SessionStateBuilder::new()
             .with_config(config(args)?)
@@ -70,6 +80,11 @@ impl Backend {
             },
         }
     }
+}
+
+/// The transports of this binary.
+fn transports() -> TransportRegistry {
+    TransportRegistry::default().with_transport(Arc::new(InProcessTransport::new()))
 }
 
 /// A session of plain DataFusion with the same settings.

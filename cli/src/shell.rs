@@ -27,13 +27,13 @@ EXPLAIN shows the stages of a query.";
 
 /// Reads and runs statements until the user leaves. A failing statement doesn't end the shell.
 pub(crate) fn run(
+    mut editor: DefaultEditor,
     runtime: &Runtime,
     interrupt: &Interrupt,
     ctx: &SessionContext,
     backend: &Backend,
     args: &SqlArgs,
 ) -> Result<()> {
-    let mut editor = DefaultEditor::with_config(Config::default()).map_err(failed)?;
     let history = history_file();
     if let Some(file) = &history {
         // there is none before the first session
@@ -134,6 +134,11 @@ fn is_complete(text: &str) -> bool {
             !is_open && text.trim_end().ends_with(';')
         }
     }
+}
+
+/// The line editor.
+pub(crate) fn editor() -> Result<DefaultEditor> {
+    DefaultEditor::with_config(Config::default()).map_err(failed)
 }
 
 fn history_file() -> Option<PathBuf> {

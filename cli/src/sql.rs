@@ -22,6 +22,8 @@ use crate::tables;
 /// Runs the command.
 pub(crate) fn run(runtime: &Runtime, args: &SqlArgs) -> Result<()> {
     let script = script(args)?;
+    // The editor takes over Ctrl-C when it is made, so it is made first.
+    let editor = script.is_none().then(shell::editor).transpose()?;
     let interrupt = Interrupt::install()?;
     let (backend, ctx) = runtime.block_on(interrupt.guard(async {
         let backend = Backend::start(&args.session)?;
@@ -31,9 +33,10 @@ pub(crate) fn run(runtime: &Runtime, args: &SqlArgs) -> Result<()> {
         }
         Ok((backend, ctx))
     }))?;
-    match script {
-        Some(script) => runtime.block_on(interrupt.guard(run_script(&ctx, &script, args))),
-        None => shell::run(runtime, &interrupt, &ctx, &backend, args),
+    match (script, editor) {
+        (Some(script), _) => runtime.block_on(interrupt.guard(run_script(&ctx, &script, args))),
+        (None, Some(editor)) => shell::run(editor, runtime, &interrupt, &ctx, &backend, args),
+        (None, None) => Ok(()),
     }
 }
 

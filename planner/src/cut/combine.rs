@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use datafusion::common::Result;
-use datafusion::physical_expr::Distribution;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{Distribution, PhysicalExpr};
+use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
@@ -41,6 +44,7 @@ impl Cutter<'_> {
         let wants_worker =
             placement != Placement::Head && children.iter().any(|child| child.wants_worker);
         let is_hashed = children.iter().all(|child| child.spread == Spread::Hash);
+        let plan = &detached_extremes(plan)?;
         Ok(Fragment {
             wanted: match placement {
                 Placement::Anywhere => children.iter().map(|child| child.wanted).max().unwrap_or(1),
@@ -124,6 +128,30 @@ impl Cutter<'_> {
         let child = self.gather_rows(child)?;
         Ok(Fragment { plan: with_children(plan, vec![Arc::clone(&child.plan)])?, ..child })
     }
+}
+
+/// DataFusion 55 lets `max(a), max(b + 1)` prune scans by `a` alone once the aggregate has a partial
+/// step, which loses rows for `b`; and every plan that is cut has one. Built anew, the aggregate
+/// updates a filter that no scan has.
+fn detached_extremes(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let Some(aggregate) = plan.downcast_ref::<AggregateExec>() else { return Ok(Arc::clone(plan)) };
+    let is_computed = |function: &Arc<AggregateFunctionExpr>| {
+        let is_column = |arg: &Arc<dyn PhysicalExpr>| arg.downcast_ref::<Column>().is_some();
+        !function.expressions().iter().all(is_column)
+    };
+    if plan.dynamic_expressions_produced().is_empty()
+        || !aggregate.aggr_expr().iter().any(is_computed)
+    {
+        return Ok(Arc::clone(plan));
+    }
+    Ok(Arc::new(AggregateExec::try_new(
+        *aggregate.mode(),
+        aggregate.group_expr().clone(),
+        aggregate.aggr_expr().to_vec(),
+        aggregate.filter_expr().to_vec(),
+        Arc::clone(aggregate.input()),
+        aggregate.input_schema(),
+    )?))
 }
 
 /// No task has to produce more than what the limit keeps or skips.

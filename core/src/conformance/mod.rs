@@ -4,7 +4,7 @@
 //! [`cases`] that is named after it. A [`Fixture`] says how to run them against a transport, and
 //! [`conformance_suite!`](crate::conformance_suite) makes a test of each:
 //!
-//! ```ignore
+//! ```text
 //! datafusion_tributary_core::conformance_suite!(TransportFixture::new(
 //!     Arc::new(MyTransport::new()),
 //!     || "my://127.0.0.1:0".parse().expect("a URL"),

@@ -33,6 +33,7 @@
 //!
 //! | feature | brings |
 //! |---|---|
+//! | `grpc` | `grpc`: workers in other processes, over gRPC and Arrow Flight, with TLS |
 //! | `inproc` (default) | [`inproc`]: workers in this process |
 //!
 //! A feature compiles a transport in and exports it; it never chooses behaviour.
@@ -48,10 +49,13 @@ pub use datafusion_tributary_core as core;
 pub use datafusion_tributary_core::config::DistributedConfig;
 pub use datafusion_tributary_core::coordinator::{QueryReport, StageReport};
 pub use datafusion_tributary_core::transport::{
-    ChannelResolver, ShuffleTransport, StaticWorkers, TransportRegistry, WorkerChannel,
+    ChannelResolver, Channels, ShuffleTransport, StaticWorkers, TransportEnv, TransportRegistry,
+    WorkerChannel,
 };
 pub use datafusion_tributary_core::worker::{Worker, WorkerOptions, WorkerStats};
 pub use datafusion_tributary_planner::DistributedOptions;
+#[cfg(feature = "grpc")]
+pub use datafusion_tributary_transport_grpc as grpc;
 #[cfg(feature = "inproc")]
 pub use datafusion_tributary_transport_inproc as inproc;
 

@@ -7,9 +7,12 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use url::Url;
 
+use crate::certs::CertsArgs;
 use crate::data::DataSuite;
+use crate::units::ByteSize;
+use crate::worker::WorkerArgs;
 
-/// Distributed Apache DataFusion: a SQL shell, data and benchmarks
+/// Distributed Apache DataFusion: workers, a SQL shell, data and benchmarks
 #[derive(Debug, Parser)]
 #[command(name = "tributary", version, propagate_version = true)]
 pub struct Cli {
@@ -23,6 +26,10 @@ pub struct Cli {
 pub enum Command {
     /// Run SQL on a cluster: an interactive shell, one statement or a file
     Sql(SqlArgs),
+    /// Run a worker, which sessions and other workers reach over gRPC
+    Worker(WorkerArgs),
+    /// Make a CA and certificates for workers and sessions
+    Certs(CertsArgs),
     /// Make the tables of TPC-H or TPC-DS as Parquet files
     Data(DataArgs),
     /// Time queries, check their results, compare with one process
@@ -37,6 +44,18 @@ pub struct SessionArgs {
     /// Number of workers in this process, or addresses of workers; 0 is plain DataFusion
     #[arg(long, value_name = "N|URL,URL", default_value = "4")]
     pub workers: Workers,
+    /// Start this many workers on this machine, and end them with the command
+    #[arg(long, value_name = "N", conflicts_with_all = ["workers", "tls", "insecure"])]
+    pub spawn_workers: Option<NonZeroUsize>,
+    /// How spawned workers are reached
+    #[arg(long, value_enum, default_value = "grpc", requires = "spawn_workers")]
+    pub transport: SpawnTransport,
+    /// How workers elsewhere are reached.
+    #[command(flatten)]
+    pub network: NetworkArgs,
+    /// Memory for queries in this process and in each spawned one, such as 4GiB [default: no limit]
+    #[arg(long, value_name = "SIZE")]
+    pub memory_limit: Option<ByteSize>,
     /// Partitions per task [default: number of CPUs]
     #[arg(long, value_name = "N")]
     pub target_partitions: Option<NonZeroUsize>,
@@ -46,6 +65,45 @@ pub struct SessionArgs {
     /// Send everything between in-process workers through the wire encoding
     #[arg(long)]
     pub force_encode: bool,
+}
+
+impl SessionArgs {
+    /// Workers in this process, and nothing else that a user may choose.
+    pub fn in_process(n_workers: usize) -> Self {
+        Self {
+            workers: Workers::InProcess(n_workers),
+            spawn_workers: None,
+            transport: SpawnTransport::default(),
+            network: NetworkArgs::default(),
+            memory_limit: None,
+            target_partitions: None,
+            force_distribution: false,
+            force_encode: false,
+        }
+    }
+}
+
+/// How a process reaches others.
+#[derive(Debug, Clone, Default, Args)]
+pub struct NetworkArgs {
+    /// Use TLS with node.pem, node.key and ca.pem of this folder, as `tributary certs` makes them
+    #[arg(long, value_name = "DIR")]
+    pub tls: Option<PathBuf>,
+    /// Allow plain text outside of this machine: anyone on the way may read and change it
+    #[arg(long, conflicts_with = "tls")]
+    pub insecure: bool,
+}
+
+/// How spawned workers are reached.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum SpawnTransport {
+    /// Not at all: they are in this process, as with --workers N
+    Inproc,
+    /// Processes of their own, in plain text
+    #[default]
+    Grpc,
+    /// Processes of their own, with TLS and certificates for this run only
+    Grpcs,
 }
 
 /// The workers that a command uses.
@@ -212,5 +270,26 @@ mod tests {
         assert_eq!("grpc://a:1, grpc://b:2".parse(), Ok(Workers::At(urls)));
         assert!("many".parse::<Workers>().is_err());
         assert!("-1".parse::<Workers>().is_err());
+    }
+
+    fn session(words: &[&str]) -> Result<SessionArgs, clap::Error> {
+        let words = ["tributary", "sql"].iter().chain(words);
+        match Cli::try_parse_from(words)?.command {
+            Command::Sql(args) => Ok(args.session),
+            command => unreachable!("{command:?}"),
+        }
+    }
+
+    #[test]
+    fn workers_come_from_one_place() {
+        assert_eq!(session(&[]).expect("defaults").workers, Workers::InProcess(4));
+        let spawned = session(&["--spawn-workers", "2"]).expect("spawned");
+        assert_eq!(spawned.transport, SpawnTransport::Grpc);
+        let url = ["--workers", "grpc://a:1"];
+        assert!(session(&[&url[..], &["--spawn-workers", "2"]].concat()).is_err());
+        assert!(session(&[&url[..], &["--transport", "grpcs"]].concat()).is_err());
+        assert!(session(&["--spawn-workers", "0"]).is_err());
+        assert!(session(&["--spawn-workers", "2", "--tls", "certs"]).is_err());
+        assert!(session(&["--tls", "certs", "--insecure"]).is_err());
     }
 }

@@ -10,7 +10,7 @@ use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 use datafusion_tributary::QueryReport;
 
-use crate::args::{DemoArgs, SessionArgs, Workers};
+use crate::args::{DemoArgs, SessionArgs};
 use crate::bench::suite::TPCH_Q3;
 use crate::data::{self, DataSpec, DataSuite};
 use crate::dirs;
@@ -26,13 +26,8 @@ pub(crate) async fn run(args: &DemoArgs) -> Result<()> {
     let made = data::generate(&spec)?;
     println!("   {} files, {} of them new\n", made.n_files, made.n_new_files);
 
-    let session = SessionArgs {
-        workers: Workers::InProcess(4),
-        target_partitions: None,
-        force_distribution: true,
-        force_encode: false,
-    };
-    let backend = Backend::start(&session)?;
+    let session = SessionArgs { force_distribution: true, ..SessionArgs::in_process(4) };
+    let backend = Backend::start(&session).await?;
     let ctx = backend.session(&session).await?;
     let tables = tables::register_folder(&ctx, &spec.dir).await?;
     println!("2. Cluster: {}, tables {}\n", backend.describe(), tables.join(", "));
@@ -103,6 +98,7 @@ fn next_steps(spec: &DataSpec) {
     let dir = spec.dir.display();
     println!("Try next:");
     println!("  tributary sql --data {dir} --workers 4");
+    println!("  tributary sql --data {dir} --spawn-workers 2");
     println!("  tributary sql --data {dir} -c 'SELECT count(*) FROM lineitem'");
     println!("  tributary bench --suite tpch --data {dir} --check --force-distribution");
     println!("  tributary data tpch --scale-factor 1 --out ./tpch-sf1");

@@ -6,6 +6,7 @@ use std::path::Path;
 use datafusion::arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use datafusion::parquet::errors::ParquetError;
+use datafusion_tributary::core::error::TransportError;
 
 /// The result of every function of this crate that can fail.
 pub type Result<T, E = CliError> = std::result::Result<T, E>;
@@ -16,6 +17,9 @@ pub enum CliError {
     /// The engine refused or failed a statement.
     #[error("{}", .0.strip_backtrace())]
     DataFusion(#[from] DataFusionError),
+    /// A worker can't be reached or served.
+    #[error("{0}")]
+    Transport(#[from] TransportError),
     /// Reading input or writing output failed.
     #[error("{0}")]
     Io(#[from] io::Error),

@@ -1,23 +1,30 @@
 //! Ctrl-C cancels the running statement, not the process.
 
 use std::process;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Notify;
 
 use crate::error::{CliError, Result};
 
+/// A process has one handler, however many commands it runs.
+static INSTALLED: OnceLock<Result<Interrupt, String>> = OnceLock::new();
+
 /// The process's handler of Ctrl-C.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Interrupt {
     notify: Arc<Notify>,
     pending: Arc<AtomicBool>,
 }
 
 impl Interrupt {
-    /// Takes over Ctrl-C; once per process.
+    /// Takes over Ctrl-C, for good.
     pub(crate) fn install() -> Result<Self> {
+        INSTALLED.get_or_init(Self::try_install).clone().map_err(CliError::Usage)
+    }
+
+    fn try_install() -> Result<Self, String> {
         let interrupt = Self::default();
         let (notify, pending) = (Arc::clone(&interrupt.notify), Arc::clone(&interrupt.pending));
         ctrlc::set_handler(move || {
@@ -27,7 +34,7 @@ impl Interrupt {
             }
             notify.notify_waiters();
         })
-        .map_err(|e| CliError::usage(format!("cannot handle Ctrl-C: {e}")))?;
+        .map_err(|e| format!("cannot handle Ctrl-C: {e}"))?;
         Ok(interrupt)
     }
 

@@ -2,66 +2,82 @@
 
 use std::sync::Arc;
 
-use datafusion::error::DataFusionError;
-use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use datafusion_tributary::inproc::{InProcessCluster, InProcessTransport};
+use datafusion_tributary::core::transport::TransportEnv;
+use datafusion_tributary::inproc::InProcessCluster;
 use datafusion_tributary::{
-    ChannelResolver, DistributedExt, DistributedOptions, StaticWorkers, TransportRegistry,
+    DistributedConfig, DistributedExt, DistributedOptions, StaticWorkers, TransportRegistry,
 };
+use url::Url;
 
-use crate::args::{SessionArgs, Workers};
+use crate::args::{NetworkArgs, SessionArgs, SpawnTransport, Workers};
 use crate::error::{CliError, Result};
+use crate::memory::Memory;
+use crate::network::{grpc, resolve, transports};
+use crate::spawn::{SpawnOptions, SpawnedWorkers};
 
-/// What the sessions of a command run on. Workers in this process live as long as it does.
+/// What the sessions of a command run on.
 #[derive(Debug, Clone)]
-pub(crate) enum Backend {
-    /// Plain DataFusion.
-    Single,
-    /// Workers in this process.
+pub(crate) struct Backend {
+    workers: Running,
+    memory: Memory,
+}
+
+/// Workers that can be used. Those that were started for the command live as long as this does.
+#[derive(Debug, Clone)]
+enum Running {
+    /// None: plain DataFusion.
+    Nowhere,
     InProcess(InProcessCluster),
-    /// Workers elsewhere.
-    Remote(Arc<dyn ChannelResolver>),
+    Remote {
+        urls: Vec<Url>,
+        /// Shared by all sessions, so that they share connections.
+        transports: Arc<TransportRegistry>,
+        /// Dropped last.
+        spawned: Option<Arc<SpawnedWorkers>>,
+    },
 }
 
 impl Backend {
-    /// Starts the workers, or notes where they are. Needs a running tokio runtime.
-    pub(crate) fn start(args: &SessionArgs) -> Result<Self> {
-        match &args.workers {
-            Workers::InProcess(0) => Ok(Self::Single),
-            Workers::InProcess(n_workers) => {
-                let cluster = InProcessCluster::builder()
-                    .workers(*n_workers)
-                    .force_encode(args.force_encode)
-                    .start()?;
-                Ok(Self::InProcess(cluster))
+    /// Starts the workers, or notes where they are.
+    pub(crate) async fn start(args: &SessionArgs) -> Result<Self> {
+        let memory = Memory::new(args.memory_limit);
+        let workers = match (args.spawn_workers, args.transport, &args.workers) {
+            (Some(n_workers), SpawnTransport::Inproc, _) => {
+                in_process(n_workers.get(), args, &memory)?
             }
-            Workers::At(_) if args.force_encode => Err(CliError::usage(
-                "--force-encode is for workers in this process: leave it out, or use --workers N",
-            )),
-            Workers::At(urls) => {
-                let transports = transports();
-                for url in urls {
-                    transports.check(url).map_err(DataFusionError::from)?;
-                }
-                Ok(Self::Remote(Arc::new(StaticWorkers::new(urls.clone()))))
+            (Some(n_workers), transport, _) => {
+                refuse_force_encode(args)?;
+                let options = SpawnOptions {
+                    n_workers,
+                    with_tls: transport == SpawnTransport::Grpcs,
+                    memory_limit: args.memory_limit,
+                };
+                spawned(SpawnedWorkers::start(&options).await?, &memory)?
             }
-        }
+            (None, _, Workers::InProcess(0)) => Running::Nowhere,
+            (None, _, Workers::InProcess(n_workers)) => in_process(*n_workers, args, &memory)?,
+            (None, _, Workers::At(urls)) => {
+                refuse_force_encode(args)?;
+                remote(urls, &args.network, &memory)?
+            }
+        };
+        Ok(Self { workers, memory })
     }
 
     /// A new session on these workers.
     pub(crate) async fn session(&self, args: &SessionArgs) -> Result<SessionContext> {
-        let options: DistributedOptions = match self {
-            Self::Single => return single_session(args),
-            Self::InProcess(cluster) => cluster.into(),
-            Self::Remote(resolver) => DistributedOptions::new(Arc::clone(resolver))
-                .with_transports(Arc::new(transports())),
+        let options: DistributedOptions = match &self.workers {
+            Running::Nowhere => return self.single_session(args),
+            Running::InProcess(cluster) => cluster.into(),
+            Running::Remote { urls, transports, .. } => {
+                DistributedOptions::new(Arc::new(StaticWorkers::new(urls.clone())))
+                    .with_transports(Arc::clone(transports))
+            }
         };
-        let state = SessionStateBuilder::new()
-            .with_config(config(args)?)
-            .with_default_features()
-            .with_distributed_planner(options)
-            .build();
+        let state = self.state(args)?.with_distributed_planner(options).build();
         let ctx = SessionContext::new_with_state(state);
         if args.force_distribution {
             ctx.sql("SET distributed.min_bytes_per_task = 0").await?;
@@ -69,29 +85,83 @@ impl Backend {
         Ok(ctx)
     }
 
+    /// A session of plain DataFusion with the same settings.
+    pub(crate) fn single_session(&self, args: &SessionArgs) -> Result<SessionContext> {
+        Ok(SessionContext::new_with_state(self.state(args)?.build()))
+    }
+
+    fn state(&self, args: &SessionArgs) -> Result<SessionStateBuilder> {
+        Ok(SessionStateBuilder::new()
+            .with_config(config(args)?)
+            .with_runtime_env(self.memory.runtime_env().build_arc()?)
+            .with_default_features())
+    }
+
+    /// Whether there are no workers.
+    pub(crate) fn is_single(&self) -> bool {
+        matches!(self.workers, Running::Nowhere)
+    }
+
     /// One line about the workers.
     pub(crate) fn describe(&self) -> String {
-        match self {
-            Self::Single => "plain DataFusion, no workers".to_string(),
-            Self::InProcess(cluster) => format!("{} workers in this process", cluster.urls().len()),
-            Self::Remote(resolver) => match resolver.workers() {
-                Ok(urls) => format!("{} workers", urls.len()),
-                Err(e) => format!("workers unknown ({e})"),
-            },
+        match &self.workers {
+            Running::Nowhere => "plain DataFusion, no workers".to_string(),
+            Running::InProcess(cluster) => {
+                format!("{} workers in this process", cluster.urls().len())
+            }
+            Running::Remote { urls, spawned: Some(_), .. } => {
+                format!("{} workers in processes of their own", urls.len())
+            }
+            Running::Remote { urls, .. } => format!("{} workers", urls.len()),
         }
     }
 }
 
-/// The transports of this binary.
-fn transports() -> TransportRegistry {
-    TransportRegistry::default().with_transport(Arc::new(InProcessTransport::new()))
+fn in_process(n_workers: usize, args: &SessionArgs, memory: &Memory) -> Result<Running> {
+    let cluster = InProcessCluster::builder()
+        .workers(n_workers)
+        .force_encode(args.force_encode)
+        .network_budget_bytes(memory.n_network_bytes())
+        .session_state(worker_session(memory.runtime_env().build_arc()?)?)
+        .start()?;
+    Ok(Running::InProcess(cluster))
 }
 
-/// A session of plain DataFusion with the same settings.
-pub(crate) fn single_session(args: &SessionArgs) -> Result<SessionContext> {
-    let state =
-        SessionStateBuilder::new().with_config(config(args)?).with_default_features().build();
-    Ok(SessionContext::new_with_state(state))
+fn spawned(workers: SpawnedWorkers, memory: &Memory) -> Result<Running> {
+    let env = TransportEnv::new(memory.network_budget());
+    let transports = transports(grpc(workers.network())?, env);
+    let urls = workers.urls().to_vec();
+    Ok(Running::Remote { urls, transports, spawned: Some(Arc::new(workers)) })
+}
+
+fn remote(urls: &[Url], network: &NetworkArgs, memory: &Memory) -> Result<Running> {
+    let env = TransportEnv::new(memory.network_budget());
+    let urls = urls.iter().map(|url| resolve(url, network)).collect::<Result<Vec<_>>>()?;
+    let transports = transports(grpc(network)?, env);
+    for url in &urls {
+        transports.check(url)?;
+    }
+    Ok(Running::Remote { urls, transports, spawned: None })
+}
+
+fn refuse_force_encode(args: &SessionArgs) -> Result<()> {
+    if args.force_encode {
+        return Err(CliError::usage(
+            "--force-encode is for workers in this process: leave it out, or use --workers N",
+        ));
+    }
+    Ok(())
+}
+
+/// What a worker has of its own. Options of a session arrive with its plans.
+pub(crate) fn worker_session(runtime_env: Arc<RuntimeEnv>) -> Result<SessionState> {
+    let mut config = SessionConfig::from_env()?;
+    config.options_mut().extensions.insert(DistributedConfig::default());
+    Ok(SessionStateBuilder::new()
+        .with_config(config)
+        .with_runtime_env(runtime_env)
+        .with_default_features()
+        .build())
 }
 
 fn config(args: &SessionArgs) -> Result<SessionConfig> {
@@ -100,4 +170,43 @@ fn config(args: &SessionArgs) -> Result<SessionConfig> {
         Some(n_partitions) => config.with_target_partitions(n_partitions.get()),
         None => config,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::ByteSize;
+
+    fn at(url: &str) -> SessionArgs {
+        SessionArgs { workers: url.parse().expect("a URL"), ..SessionArgs::in_process(0) }
+    }
+
+    #[tokio::test]
+    async fn workers_that_cannot_be_reached_so_are_refused_at_the_start() {
+        for (url, remedy) in [
+            ("http://127.0.0.1:1", "with_transport"),
+            ("grpcs://127.0.0.1:1", "--tls DIR"),
+            ("grpc://10.0.0.1:1", "--insecure"),
+        ] {
+            let error = Backend::start(&at(url)).await.expect_err(url).to_string();
+            assert!(error.contains(remedy), "{error}");
+        }
+        let encoded = SessionArgs { force_encode: true, ..at("grpc://127.0.0.1:1") };
+        let error = Backend::start(&encoded).await.expect_err("not in process").to_string();
+        assert!(error.contains("--force-encode"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn the_memory_of_all_sessions_and_workers_here_is_one_pool() {
+        let memory_limit = Some(ByteSize(64 << 20));
+        let args = SessionArgs { memory_limit, ..SessionArgs::in_process(1) };
+        let backend = Backend::start(&args).await.expect("started");
+        let (first, second) = (
+            backend.session(&args).await.expect("made"),
+            backend.single_session(&args).expect("made"),
+        );
+        let pool = |ctx: &SessionContext| Arc::clone(&ctx.runtime_env().memory_pool);
+        assert!(Arc::ptr_eq(&pool(&first), &pool(&second)));
+        assert!(pool(&first).to_string().contains("fair"));
+    }
 }

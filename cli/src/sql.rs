@@ -26,7 +26,7 @@ pub(crate) fn run(runtime: &Runtime, args: &SqlArgs) -> Result<()> {
     let editor = script.is_none().then(shell::editor).transpose()?;
     let interrupt = Interrupt::install()?;
     let (backend, ctx) = runtime.block_on(interrupt.guard(async {
-        let backend = Backend::start(&args.session)?;
+        let backend = Backend::start(&args.session).await?;
         let ctx = backend.session(&args.session).await?;
         if let Some(dir) = &args.data {
             tables::register_folder(&ctx, dir).await?;

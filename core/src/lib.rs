@@ -7,7 +7,7 @@
 //! the workers are.
 //!
 //! Modules form layers, each of which uses only those before it: `ids`, `limits`, `budget`,
-//! `error`, `metadata`, `config`, `metrics`, `protocol`, `wire`, `transport`, `exec`, `codec`,
+//! `error`, `metadata`, `config`, `tls`, `metrics`, `protocol`, `wire`, `transport`, `exec`, `codec`,
 //! `worker`, `coordinator`, and behind a feature `conformance`.
 //!
 //! Most programs use the facade crate `datafusion-tributary` instead.
@@ -25,6 +25,7 @@ pub mod limits;
 pub mod metadata;
 pub mod metrics;
 pub mod protocol;
+pub mod tls;
 pub mod transport;
 pub mod wire;
 pub mod worker;

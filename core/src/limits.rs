@@ -66,3 +66,27 @@ pub const MAX_TASKS_PER_QUERY: usize = 4096;
 
 /// Outputs of one task.
 pub const MAX_OUTPUTS_PER_TASK: usize = 64 * 1024;
+
+/// Header of an Arrow IPC message. The schema of [`MAX_SCHEMA_FIELDS`] fields fits, and so does a
+/// batch of them.
+pub const MAX_HEADER_BYTES: usize = 16 * 1024 * 1024;
+
+/// Fields of a schema, nested ones included: tables of many thousand columns exist, and decoding
+/// makes objects of each.
+pub const MAX_SCHEMA_FIELDS: usize = 100_000;
+
+/// Fields one in another. The verifier of flatbuffers ends at 64 tables one in another, of which
+/// the message and the types take some.
+pub const MAX_SCHEMA_DEPTH: usize = 48;
+
+/// Rows of an array, the bound that Arrow recommends, and of all arrays of a batch together whose
+/// rows take no bytes (nulls, runs): operators make bytes of them.
+pub const MAX_BATCH_ROWS: usize = i32::MAX as usize;
+
+/// What a compressed byte may become. Real columns stay far below; a constant one doesn't, and is
+/// sent as it is where it is larger than [`FREE_INFLATION_BYTES`].
+pub const MAX_INFLATION_RATIO: usize = 1024;
+
+/// What a compressed message may become whatever its length: messages are small, and constant
+/// columns compress well.
+pub const FREE_INFLATION_BYTES: usize = 8 * MAX_MESSAGE_BYTES;

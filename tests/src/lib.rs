@@ -10,6 +10,7 @@ pub mod codecs;
 pub mod custom;
 pub mod functions;
 pub mod hand;
+pub mod processes;
 pub mod tables;
 pub mod text;
 pub mod world;

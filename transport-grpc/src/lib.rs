@@ -1,1 +1,28 @@
-//! gRPC.
+//! gRPC and Arrow Flight: workers in other processes.
+//!
+//! [`GrpcTransport`] serves the URL schemes `grpc` (plain text, on loopback unless
+//! [`GrpcConfig::with_insecure`] says otherwise) and `grpcs` (TLS, with a [`TlsConfig`]). A worker's
+//! services can also be mounted on a server that runs already: see
+//! [`GrpcTransport::services`].
+//!
+//! A query's control session and each fetch are bidirectional calls of our own service, whose data
+//! are Flight's `FlightData` messages, many outputs in one call. The standard
+//! `FlightService.DoGet` serves one output to any Flight client; see [`ticket`].
+//!
+//! Data bypasses the codecs of tonic and prost: a batch is copied once into one block on the
+//! sending side, and once into aligned buffers on the receiving side.
+
+mod client;
+mod config;
+mod error;
+mod frame;
+mod proto;
+mod server;
+mod socket;
+mod tls;
+mod transport;
+
+pub use self::config::{GrpcConfig, GrpcService};
+pub use self::server::{FlightAround, FlightService, GrpcServices, WorkerService, ticket};
+pub use self::tls::TlsConfig;
+pub use self::transport::GrpcTransport;

@@ -15,8 +15,8 @@ use suite::Suite;
 /// Runs the command. An error where a query failed or a check found a difference.
 pub(crate) async fn run(args: &BenchArgs) -> Result<()> {
     let suite = Suite::load(&args.suite, &args.queries)?;
-    let backend = Backend::start(&args.session)?;
-    if args.compare_single && matches!(backend, Backend::Single) {
+    let backend = Backend::start(&args.session).await?;
+    if args.compare_single && backend.is_single() {
         return Err(CliError::usage(
             "--compare-single compares workers with plain DataFusion: leave out --workers 0",
         ));

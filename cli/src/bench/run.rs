@@ -19,7 +19,7 @@ use super::suite::Case;
 use crate::args::BenchArgs;
 use crate::check::{QueryResult, Rule, check_plan};
 use crate::error::Result;
-use crate::session::{Backend, single_session};
+use crate::session::Backend;
 use crate::sql;
 use crate::tables;
 
@@ -148,7 +148,7 @@ impl<'a> Runner<'a> {
         let main = self.backend.session(&self.args.session).await?;
         tables::register_folder(&main, &self.args.data).await?;
         let single = if self.args.check || self.args.compare_single {
-            let single = single_session(&self.args.session)?;
+            let single = self.backend.single_session(&self.args.session)?;
             tables::register_folder(&single, &self.args.data).await?;
             Some(single)
         } else {

@@ -65,7 +65,7 @@ async fn a_failing_query_fails_the_command() {
 async fn both_sides_failing_is_an_error_in_a_standard_suite() {
     let data = folder(&[("numbers.csv", NUMBERS)]);
     let args = args(Path::new("tpch"), data.path(), &["--check", "--queries", "6"]);
-    let backend = Backend::start(&args.session).expect("started");
+    let backend = Backend::start(&args.session).await.expect("started");
     let runner = Runner::new(&args, &backend, false).await.expect("tables");
     let suite = Suite::load("tpch", &args.queries).expect("loaded");
     let report = runner.run(&suite.cases[0]).await.expect("ran");

@@ -46,6 +46,8 @@ impl Host {
             .name("conformance server".to_owned())
             .spawn(run)
             .map_err(|error| failed(&error))?;
+        // The thread is all that the server has: freezing it stops its network I/O too.
+        let env = env.with_io(handle.clone());
         let serve = async move { transport.serve(&listen, worker, &env).await };
         let server = handle.spawn(serve).await.map_err(|error| failed(&error))??;
         Ok(Self {

@@ -85,7 +85,9 @@ impl Lab {
     }
 
     pub(super) async fn with(fixture: &dyn Fixture, settings: Settings) -> Verdict<Self> {
-        let env = || TransportEnv::new(NetworkBudget::new(settings.budget_bytes));
+        let budget = || NetworkBudget::new(settings.budget_bytes);
+        // What is spawned for it is counted with the case's own tasks.
+        let env = || TransportEnv::new(budget()).with_io(Handle::current());
         let (server_env, client_env) = (env(), env());
         let codecs = CodecRegistry::default().with_codec("script", Arc::new(ScriptCodec));
         let worker = new_worker(&server_env, codecs.clone(), settings);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::runtime::JoinSet;
 use futures::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OnceCell, mpsc};
@@ -33,7 +33,8 @@ pub(super) struct Sessions {
 #[derive(Debug)]
 struct Session {
     commands: mpsc::Sender<SessionCommand>,
-    pump: SpawnedTask<()>,
+    /// One task, on the I/O runtime: an operator that blocks its thread must not stop the pings.
+    pump: JoinSet<()>,
 }
 
 /// What the workers said.
@@ -76,7 +77,9 @@ impl Sessions {
             events,
             inbox: Arc::clone(&self.inbox),
         };
-        Ok(Session { commands, pump: SpawnedTask::spawn(pump.run()) })
+        let mut pumps = JoinSet::new();
+        pumps.spawn_on(pump.run(), &self.channels.env().io());
+        Ok(Session { commands, pump: pumps })
     }
 
     /// Tells every worker that no more tasks come.
@@ -100,10 +103,10 @@ impl Sessions {
     pub(super) async fn finish(&self) {
         let cells = std::mem::take(&mut *self.cells.lock());
         let sessions = cells.into_values().filter_map(|cell| Arc::into_inner(cell)?.into_inner());
-        let finishing = sessions.map(|session| async move {
+        let finishing = sessions.map(|mut session| async move {
             // A worker that is gone has no metrics to give.
             if session.commands.send(SessionCommand::Finish).await.is_ok() {
-                let _ = session.pump.join().await;
+                let _ = session.pump.join_next().await;
             }
         });
         // Metrics that don't arrive in time are missing, nothing else.

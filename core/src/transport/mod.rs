@@ -5,6 +5,7 @@
 //! trait.
 
 pub mod byte_stream;
+pub mod credit;
 mod env;
 pub mod layer;
 mod resolver;

@@ -4,23 +4,26 @@
 //! [`TransportError::Protocol`](crate::error::TransportError::Protocol), and never a panic, an
 //! unbounded allocation or an array that isn't valid.
 
-mod batch;
 mod call;
 mod check;
 mod compact;
 mod error;
+mod ipc;
 mod metrics;
 mod parts;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod samples;
+mod scalar;
 mod session;
 mod size;
 #[cfg(test)]
 mod tests;
 
-pub use self::batch::{BatchDecoder, BatchEncoder, EncodedBatch};
 pub use self::call::{Call, decode_call, decode_info, encode_call, encode_info};
 pub use self::error::{decode_error, encode_error};
+pub use self::ipc::{
+    BatchDecoder, BatchEncoder, EncodedBatch, EncodedMessage, IncomingMessage, ReceivedMessage,
+};
 pub use self::session::{
     CommandDecoder, SessionMessage, decode_session_message, encode_command, encode_session_message,
 };

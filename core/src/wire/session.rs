@@ -6,11 +6,12 @@ use datafusion_proto::protobuf;
 use prost::Message;
 use url::Url;
 
-use super::check::{catch, malformed, required};
+use super::check::{malformed, required};
 use super::error::{error_from_wire, error_to_wire, remote_from_wire, remote_to_wire};
 use super::metrics::{nodes_from_wire, nodes_to_wire};
 use super::parts::{task_from_wire, task_to_wire};
 use super::proto;
+use super::scalar::read_scalar;
 use crate::error::{ErrorKind, RemoteError, Result, TransportError};
 use crate::ids::{StageId, TaskIdx};
 use crate::limits::{MAX_CONTROL_BYTES, MAX_PLAN_BYTES, PLAN_PIECE_BYTES};
@@ -145,17 +146,10 @@ fn stage_from_wire(stage: proto::StagePlan) -> Result<StagePlan> {
         subquery_values: stage
             .subquery_values
             .iter()
-            .map(|value| scalar(value))
+            .map(|value| read_scalar(value))
             .collect::<Result<_>>()?,
         inputs: stage.inputs.into_iter().map(routes).collect::<Result<_>>()?,
     })
-}
-
-fn scalar(bytes: &[u8]) -> Result<ScalarValue> {
-    let value = protobuf::ScalarValue::decode(bytes);
-    let value = value.map_err(|error| malformed("a subquery's value", error))?;
-    // Nested values are Arrow IPC in there, whose reader asserts on what it reads.
-    catch("a subquery's value", || ScalarValue::try_from(&value))
 }
 
 /// What a worker answers to a call that opens a session, before any event.

@@ -21,6 +21,7 @@ use tokio::runtime::Handle;
 use self::fetch::OutputStream;
 use self::registry::Registry;
 use crate::codec::CodecRegistry;
+use crate::config::DistributedConfig;
 use crate::error::{Result, TransportError};
 use crate::ids::Incarnation;
 use crate::limits;
@@ -76,7 +77,7 @@ impl fmt::Debug for WorkerOptions {
 /// Executes tasks. Itself a [`WorkerChannel`]: what a transport's client looks like from afar.
 ///
 /// Plans are polled on the runtime that was current when the worker was made, never on the
-/// caller's. A clone is the same worker.
+/// caller's; its control sessions live on the I/O runtime. A clone is the same worker.
 #[derive(Clone, Debug)]
 pub struct Worker {
     inner: Arc<Inner>,
@@ -116,7 +117,12 @@ impl Worker {
     ///
     /// # Panics
     /// Outside of a tokio runtime, as tokio's own handles do.
-    pub fn new(options: WorkerOptions) -> Self {
+    pub fn new(mut options: WorkerOptions) -> Self {
+        let extensions = &mut options.session.config_mut().options_mut().extensions;
+        // Without it, the queries' own settings would be unknown here.
+        if extensions.get::<DistributedConfig>().is_none() {
+            extensions.insert(DistributedConfig::default());
+        }
         let inner = Inner {
             codecs: Arc::new(options.codecs.clone()),
             registry: Registry::new(options.max_parked_fetches),

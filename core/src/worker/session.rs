@@ -1,15 +1,19 @@
 //! The worker's side of a control session: the lease of its query.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use datafusion::common::runtime::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::Inner;
 use super::query::Query;
 use crate::error::{Result, TransportError};
 use crate::ids::QueryId;
-use crate::limits::FINISH_WAIT;
-use crate::protocol::{OpenQuery, QuerySession, SessionCommand, SessionEvent, SessionPeer};
+use crate::limits::{FINISH_WAIT, SESSION_QUEUE};
+use crate::protocol::{
+    AddTasks, OpenQuery, QuerySession, SessionCommand, SessionEvent, SessionPeer,
+};
 
 /// Registers the query and serves its session until it ends.
 pub(super) fn open(worker: &Arc<Inner>, open: OpenQuery) -> Result<QuerySession> {
@@ -17,9 +21,10 @@ pub(super) fn open(worker: &Arc<Inner>, open: OpenQuery) -> Result<QuerySession>
     let query = Arc::new(Query::new(worker, &open, peer.events.clone()));
     worker.registry.insert(Arc::clone(&query))?;
     let guard = worker.count_spawned();
-    let server = SessionServer { worker: Arc::clone(worker), query, peer };
-    // Detached: it ends with the session, whose other half the caller owns.
-    drop(worker.runtime.spawn(async move {
+    let server = SessionServer::new(Arc::clone(worker), query, peer);
+    // On the I/O runtime, so that pings are answered whatever the plans do. Detached: it ends with
+    // the session, whose other half the caller owns.
+    drop(worker.options.channels.env().io().spawn(async move {
         let _guard = guard;
         server.run().await;
     }));
@@ -44,9 +49,17 @@ struct SessionServer {
     worker: Arc<Inner>,
     query: Arc<Query>,
     peer: SessionPeer,
+    /// Commands that came while tasks were decoded.
+    held: VecDeque<SessionCommand>,
+    lease_end: Instant,
 }
 
 impl SessionServer {
+    fn new(worker: Arc<Inner>, query: Arc<Query>, peer: SessionPeer) -> Self {
+        let lease_end = Instant::now() + worker.options.lease;
+        Self { worker, query, peer, held: VecDeque::new(), lease_end }
+    }
+
     async fn run(mut self) {
         let mut lease =
             Lease { worker: Arc::clone(&self.worker), query: self.query.id(), end: None };
@@ -61,49 +74,79 @@ impl SessionServer {
 
     /// Serves commands until the session is over, and says why it is.
     async fn serve(&mut self) -> TransportError {
-        let lease = self.worker.options.lease;
-        let deadline = self.query.deadline().map(Instant::from);
-        let mut lease_end = Instant::now() + lease;
         loop {
+            let command = match self.held.pop_front() {
+                Some(command) => Ok(command),
+                None => self.next().await,
+            };
+            let handled = match command {
+                Ok(SessionCommand::Finish) => return self.finish().await,
+                Ok(SessionCommand::AddTasks(add)) => self.add_tasks(*add).await,
+                Ok(SessionCommand::Seal) => {
+                    self.query.seal();
+                    Ok(())
+                }
+                Ok(SessionCommand::Ping(_)) => Ok(()),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = handled {
+                return error;
+            }
+            self.worker.registry.notify();
+        }
+    }
+
+    /// The next command; pings are answered on the way. Cancel-safe.
+    ///
+    /// # Errors
+    /// Why the session is over.
+    async fn next(&mut self) -> Result<SessionCommand> {
+        loop {
+            let deadline = self.query.deadline().map(Instant::from);
             let command = tokio::select! {
                 // What waits in the queue is heard before the lease is given up.
                 biased;
                 command = self.peer.commands.recv() => command,
                 // Either half ends the lease.
-                () = self.peer.events.closed() => return TransportError::Cancelled,
-                () = sleep_until(deadline.unwrap_or(lease_end).min(lease_end)) => {
-                    return match deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                () = self.peer.events.closed() => return Err(TransportError::Cancelled),
+                () = sleep_until(deadline.unwrap_or(self.lease_end).min(self.lease_end)) => {
+                    return Err(match deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                         true => TransportError::Timeout("the query's deadline has passed".to_owned()),
                         false => TransportError::Cancelled,
-                    };
+                    });
                 }
             };
-            match command {
-                None => return TransportError::Cancelled,
-                Some(SessionCommand::Finish) => return self.finish().await,
-                Some(command) => {
-                    if let Err(error) = self.handle(command) {
-                        return error;
-                    }
+            self.lease_end = Instant::now() + self.worker.options.lease;
+            match command.ok_or(TransportError::Cancelled)? {
+                SessionCommand::Ping(number) => {
+                    // A full queue means that the coordinator doesn't read: its lease should not
+                    // be kept alive by it.
+                    let _ = self.peer.events.try_send(SessionEvent::Pong(number));
                 }
+                command => return Ok(command),
             }
-            lease_end = Instant::now() + lease;
         }
     }
 
-    fn handle(&self, command: SessionCommand) -> Result<()> {
-        match command {
-            SessionCommand::AddTasks(add) => self.query.add_tasks(&self.worker, *add)?,
-            SessionCommand::Seal => self.query.seal(),
-            SessionCommand::Ping(number) => {
-                // A full queue means that the coordinator doesn't read: its lease should not be
-                // kept alive by it.
-                let _ = self.peer.events.try_send(SessionEvent::Pong(number));
+    /// Decodes tasks beside the plans, and goes on listening meanwhile: plans of many files take
+    /// their time.
+    async fn add_tasks(&mut self, add: AddTasks) -> Result<()> {
+        let (worker, query) = (Arc::clone(&self.worker), Arc::clone(&self.query));
+        let mut decoding = JoinSet::new();
+        let runtime = self.worker.runtime.clone();
+        decoding.spawn_on(async move { query.add_tasks(&worker, add) }, &runtime);
+        loop {
+            tokio::select! {
+                biased;
+                added = decoding.join_next() => {
+                    // The runtime ends with its worker.
+                    return added.and_then(std::result::Result::ok).unwrap_or(Err(TransportError::Cancelled));
+                }
+                command = self.next(), if self.held.len() < SESSION_QUEUE => {
+                    self.held.push_back(command?);
+                }
             }
-            SessionCommand::Finish => {}
         }
-        self.worker.registry.notify();
-        Ok(())
     }
 
     async fn finish(&self) -> TransportError {

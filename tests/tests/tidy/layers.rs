@@ -14,6 +14,7 @@ const LAYERS: &[&str] = &[
     "error",
     "metadata",
     "config",
+    "tls",
     "metrics",
     "protocol",
     "wire",

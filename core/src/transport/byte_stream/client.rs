@@ -27,6 +27,7 @@ impl ByteStreamChannel {
             worker: worker_url.into(),
             budget: Arc::clone(&env.budget),
             liveness: LivenessConfig::default(),
+            io: env.io(),
         };
         Self { link }
     }

@@ -11,20 +11,16 @@ use bytes::BytesMut;
 use futures::future::BoxFuture;
 use futures::{FutureExt, Stream};
 use tokio::io::{AsyncWrite, BufReader};
+use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::frame::{FrameReader, Header, Kind, put_frame};
+use super::frame::{FrameReader, Kind, put_frame};
 use super::{CUT, Dial, Io, LivenessConfig, lost, silent_for};
-use crate::budget::{BudgetGuard, NetworkBudget, StreamTicket};
+use crate::budget::{BudgetGuard, NetworkBudget};
 use crate::error::{Result, TransportError};
-use crate::limits::{MIN_MESSAGE_BYTES, OUTPUT_WINDOW_BYTES};
 use crate::protocol::FetchRequest;
+use crate::transport::credit::{Payment, ReaderCredit, least_credit};
 use crate::wire::{BatchDecoder, Call, decode_error, encode_call};
-
-/// How much a server has to be allowed before it asks the worker for a batch.
-pub(super) fn least_credit(request: &FetchRequest) -> usize {
-    request.message_target_bytes.clamp(MIN_MESSAGE_BYTES, OUTPUT_WINDOW_BYTES / 2)
-}
 
 /// What all streams of a channel share.
 #[derive(Clone, Debug)]
@@ -33,6 +29,7 @@ pub(super) struct Link {
     pub(super) worker: Arc<str>,
     pub(super) budget: Arc<NetworkBudget>,
     pub(super) liveness: LivenessConfig,
+    pub(super) io: Handle,
 }
 
 impl Link {
@@ -98,9 +95,9 @@ struct Open {
     out: BytesMut,
     reader: FrameReader,
     decoder: BatchDecoder,
-    credit: Credit,
+    credit: ReaderCredit,
     /// The reservation of the batch that is being read.
-    arriving: Option<Reserved>,
+    arriving: Option<BudgetGuard>,
     has_answered: bool,
     silence: Pin<Box<Sleep>>,
     is_waiting: bool,
@@ -116,7 +113,7 @@ impl Open {
             out,
             reader: FrameReader::default(),
             decoder: BatchDecoder::new(),
-            credit: Credit::new(&link.budget, least_credit(&request)),
+            credit: ReaderCredit::new(&link.budget, least_credit(&request)),
             arriving: None,
             has_answered: false,
             silence: Box::pin(sleep_until(Instant::now() + link.liveness.lease)),
@@ -128,12 +125,15 @@ impl Open {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
         loop {
             // Before the wait, so that the grant is on its way.
-            self.credit.top_up(&mut self.out);
+            if let Some(n_bytes) = self.credit.top_up() {
+                put_frame(&mut self.out, Kind::Credit, &(n_bytes as u64).to_le_bytes());
+            }
             self.flush(cx);
             let frame = match self.poll_frame(cx) {
                 Poll::Ready(frame) => frame,
                 Poll::Pending => {
-                    if self.arriving.is_none() && self.credit.grant_turn(&mut self.out) {
+                    if self.arriving.is_none() && self.credit.take_turn() {
+                        put_frame(&mut self.out, Kind::Turn, &[]);
                         self.flush(cx);
                     }
                     return self.poll_silence(cx).map(|error| Some(Err(error)));
@@ -162,9 +162,14 @@ impl Open {
             Ok(None) => return Poll::Ready(Ok(None)),
             Err(error) => return Poll::Ready(Err(self.broken(&error))),
         };
-        if self.arriving.is_none() && matches!(header.kind, Kind::Data | Kind::TurnData) {
+        let payment = match header.kind {
+            Kind::Data => Some(Payment::Credit),
+            Kind::TurnData => Some(Payment::Turn),
+            _ => None,
+        };
+        if let (None, Some(payment)) = (&self.arriving, payment) {
             // Known now, reserved now: its body isn't read yet.
-            self.arriving = Some(self.credit.spend(header)?);
+            self.arriving = Some(self.credit.spend(payment, header.n_bytes)?);
         }
         let body = match ready!(self.reader.poll_body(cx, &mut self.io)) {
             Ok(body) => body,
@@ -176,7 +181,7 @@ impl Open {
             Kind::End => Incoming::End,
             Kind::KeepAlive => Incoming::Other,
             Kind::Want => {
-                self.credit.wanted = read_u64(&body)?;
+                self.credit.want(read_u64(&body)?);
                 Incoming::Other
             }
             other => {
@@ -227,83 +232,6 @@ enum Incoming {
     Error(TransportError),
     End,
     Other,
-}
-
-/// Bytes of one message on their way in.
-type Reserved = BudgetGuard;
-
-/// What the server may send, and the bytes that are reserved for it.
-struct Credit {
-    budget: Arc<NetworkBudget>,
-    least: usize,
-    granted: BudgetGuard,
-    has_turn: bool,
-    /// Length of a batch that waits for more credit.
-    wanted: usize,
-    _ticket: StreamTicket,
-}
-
-impl Credit {
-    fn new(budget: &Arc<NetworkBudget>, least: usize) -> Self {
-        Self {
-            budget: Arc::clone(budget),
-            least,
-            granted: budget.reserve_for_waiting(0),
-            has_turn: false,
-            wanted: 0,
-            _ticket: budget.stream_ticket(),
-        }
-    }
-
-    /// Grants bytes ahead of need while the budget has them.
-    fn top_up(&mut self, out: &mut BytesMut) {
-        let have = self.granted.bytes();
-        let need = self.least.max(self.wanted);
-        // A turn is for the next message, which would otherwise not need these bytes.
-        if self.has_turn || have >= need.max(OUTPUT_WINDOW_BYTES / 2) {
-            return;
-        }
-        let window = OUTPUT_WINDOW_BYTES.max(need) - have;
-        let guard = self.budget.try_reserve(window).or_else(|| {
-            let missing = need.saturating_sub(have);
-            (missing > 0).then(|| self.budget.try_reserve(missing)).flatten()
-        });
-        if let Some(guard) = guard {
-            put_frame(out, Kind::Credit, &(guard.bytes() as u64).to_le_bytes());
-            self.granted.merge(guard);
-        }
-    }
-
-    /// Lets a waiting reader have its one message where bytes don't suffice; true if this is new.
-    fn grant_turn(&mut self, out: &mut BytesMut) -> bool {
-        if self.has_turn || self.granted.bytes() >= self.least.max(self.wanted) {
-            return false;
-        }
-        put_frame(out, Kind::Turn, &[]);
-        self.has_turn = true;
-        true
-    }
-
-    /// Reserves a message that was announced.
-    ///
-    /// # Errors
-    /// `Protocol` where the server wasn't allowed to send it.
-    fn spend(&mut self, header: Header) -> Result<Reserved> {
-        let Header { kind, n_bytes } = header;
-        self.wanted = 0;
-        if kind == Kind::TurnData && std::mem::take(&mut self.has_turn) {
-            return Ok(self.budget.reserve_for_waiting(n_bytes));
-        }
-        if kind == Kind::Data
-            && let Some(guard) = self.granted.split(n_bytes)
-        {
-            return Ok(guard);
-        }
-        Err(TransportError::Protocol(format!(
-            "the worker sent {n_bytes} bytes, {} were granted",
-            self.granted.bytes()
-        )))
-    }
 }
 
 /// The number in a credit frame.

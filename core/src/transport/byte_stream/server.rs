@@ -5,17 +5,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::StreamExt;
-use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use super::fetch::{least_credit, read_u64};
+use super::fetch::read_u64;
 use super::frame::{FrameReader, Kind, write_error, write_frame, write_small};
 use super::{Io, LivenessConfig, session};
 use crate::budget::NetworkBudget;
 use crate::error::{Result, TransportError};
 use crate::protocol::{FetchRequest, Peer};
+use crate::transport::credit::{Payment, SenderCredit, least_credit};
 use crate::transport::{BatchStream, TransportEnv, WorkerChannel};
 use crate::wire::{BatchEncoder, Call, EncodedBatch, decode_call, encode_info};
 
@@ -92,7 +91,7 @@ async fn serve_fetch(
         let text = format!("a fetch of {} outputs over one stream", request.outputs.len());
         return write_error(to, &TransportError::Protocol(text)).await;
     }
-    let credits = Credits::default();
+    let credits = SenderCredit::default();
     let sender = Sender {
         to,
         credits: &credits,
@@ -116,7 +115,7 @@ async fn serve_fetch(
 async fn receive_credits(
     from: &mut (impl AsyncRead + Unpin),
     mut reader: FrameReader,
-    credits: &Credits,
+    credits: &SenderCredit,
 ) -> io::Error {
     loop {
         match reader.next(from).await {
@@ -139,7 +138,7 @@ async fn receive_credits(
 
 struct Sender<'a, W> {
     to: &'a mut W,
-    credits: &'a Credits,
+    credits: &'a SenderCredit,
     budget: &'a Arc<NetworkBudget>,
     least: usize,
     encoder: BatchEncoder,
@@ -180,8 +179,10 @@ impl<W: AsyncWrite + Unpin> Sender<'_, W> {
         let n_bytes = batch.n_bytes();
         let mut held = None;
         let kind = loop {
-            if let Some(kind) = self.credits.spend(n_bytes) {
-                break kind;
+            match self.credits.spend(n_bytes) {
+                Some(Payment::Credit) => break Kind::Data,
+                Some(Payment::Turn) => break Kind::TurnData,
+                None => {}
             }
             if held.is_none() {
                 held = Some(self.budget.reserve_for_waiting(n_bytes));
@@ -191,56 +192,5 @@ impl<W: AsyncWrite + Unpin> Sender<'_, W> {
             self.credits.at_least(n_bytes).await;
         };
         write_frame(self.to, kind, batch.into_pieces(), n_bytes).await
-    }
-}
-
-/// What the client allows.
-#[derive(Debug, Default)]
-struct Credits {
-    state: Mutex<CreditState>,
-    added: Notify,
-}
-
-#[derive(Debug, Default)]
-struct CreditState {
-    n_bytes: usize,
-    has_turn: bool,
-}
-
-impl Credits {
-    fn add(&self, n_bytes: usize) {
-        let mut state = self.state.lock();
-        state.n_bytes = state.n_bytes.saturating_add(n_bytes);
-        drop(state);
-        self.added.notify_one();
-    }
-
-    fn add_turn(&self) {
-        self.state.lock().has_turn = true;
-        self.added.notify_one();
-    }
-
-    /// Waits for a turn or that many bytes. Has one caller, whose permit isn't lost.
-    async fn at_least(&self, n_bytes: usize) {
-        loop {
-            {
-                let state = self.state.lock();
-                if state.has_turn || state.n_bytes >= n_bytes {
-                    return;
-                }
-            }
-            self.added.notified().await;
-        }
-    }
-
-    /// Pays for a message: with the turn if there is one, because the client's next message is
-    /// meant by it.
-    fn spend(&self, n_bytes: usize) -> Option<Kind> {
-        let mut state = self.state.lock();
-        if std::mem::take(&mut state.has_turn) {
-            return Some(Kind::TurnData);
-        }
-        state.n_bytes = state.n_bytes.checked_sub(n_bytes)?;
-        Some(Kind::Data)
     }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -56,7 +55,7 @@ pub(super) async fn open(
     let (session, peer) = QuerySession::pair();
     let run = run_client(link.clone(), io, reader, peer);
     // Detached: it ends with the session's halves, which the caller owns.
-    drop(Handle::current().spawn(run));
+    drop(link.io.spawn(run));
     Ok(session)
 }
 

@@ -22,7 +22,7 @@ use crate::wire::{
     encode_call, encode_command, encode_info, encode_session_message,
 };
 
-fn task() -> TaskId {
+pub(super) fn task() -> TaskId {
     TaskId { query: QueryId::from_u128(u128::MAX - 1), stage: StageId(3), task: TaskIdx(7) }
 }
 
@@ -32,7 +32,7 @@ fn through(command: SessionCommand) -> Vec<SessionCommand> {
     messages.filter_map(|message| decoder.decode(message).expect("decodes")).collect()
 }
 
-fn add_tasks(plan: Bytes, leaves: Vec<Bytes>) -> AddTasks {
+pub(super) fn add_tasks(plan: Bytes, leaves: Vec<Bytes>) -> AddTasks {
     let list = ScalarValue::new_list_nullable(
         &[ScalarValue::Int64(Some(1))],
         &arrow::datatypes::DataType::Int64,
@@ -126,7 +126,7 @@ fn small_commands_survive() {
     ));
 }
 
-fn report(n_metrics: usize) -> TaskReport {
+pub(super) fn report(n_metrics: usize) -> TaskReport {
     let values = [
         NodeMetricValue::Count(1),
         NodeMetricValue::Gauge(2),

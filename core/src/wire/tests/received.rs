@@ -1,0 +1,197 @@
+//! Messages that arrive in chunks.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringArray, StringViewArray};
+use arrow::datatypes::{DataType, Int64Type};
+use arrow::record_batch::RecordBatch;
+use bytes::Bytes;
+
+use super::kinds;
+use super::raw::{Raw, decode};
+use crate::config::Compression;
+use crate::error::TransportError;
+use crate::wire::{BatchDecoder, BatchEncoder, IncomingMessage, samples, used_bytes};
+
+fn compressions() -> [Compression; 3] {
+    [Compression::None, Compression::Lz4, Compression::Zstd]
+}
+
+#[test]
+fn every_kind_survives_in_chunks_of_any_length() {
+    for (name, batches) in kinds::all() {
+        for compression in compressions() {
+            let messages = Raw::all(&batches, compression);
+            for n_chunk_bytes in [1, 7, 1000, usize::MAX] {
+                let decoded = decode(&messages, n_chunk_bytes).expect(name);
+                assert_eq!(decoded, batches, "{name}, {compression:?}, {n_chunk_bytes}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_kind_survives_in_frames() {
+    for (name, batches) in kinds::all() {
+        for compression in compressions() {
+            let (mut encoder, mut decoder) = (BatchEncoder::new(compression), BatchDecoder::new());
+            for batch in &batches {
+                let frame = encoder.encode(batch).expect(name).into_buffer();
+                assert_eq!(&decoder.decode(frame).expect(name), batch, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn wide_tables_survive() {
+    for n_columns in [5000, 20_000] {
+        let batch = kinds::wide(n_columns);
+        let messages = Raw::all(std::slice::from_ref(&batch), Compression::None);
+        assert_eq!(decode(&messages, 4096).expect("decodes"), [batch]);
+    }
+}
+
+#[test]
+fn decoded_arrays_are_valid_throughout() {
+    for (name, batches) in kinds::all() {
+        for batch in decode(&Raw::all(&batches, Compression::Lz4), 512).expect(name) {
+            for column in batch.columns() {
+                column.to_data().validate_full().expect(name);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_array_holds_what_its_rows_use() {
+    let schema = samples::schema();
+    // Nothing says what unions and runs use.
+    let is_weighed = |idx: &usize| {
+        let data_type = schema.field(*idx).data_type();
+        !matches!(data_type, DataType::Union(..) | DataType::RunEndEncoded(..))
+    };
+    let columns: Vec<_> = (0..schema.fields().len()).filter(is_weighed).collect();
+    for column in columns {
+        let schema = Arc::new(schema.project(&[column]).expect("a column"));
+        let batches = [samples::batch(&schema, 4000, 5), samples::batch(&schema, 300, 6)];
+        for compression in compressions() {
+            let decoded = decode(&Raw::all(&batches, compression), 1000).expect("decodes");
+            for batch in decoded {
+                let (held, used) = (batch.get_array_memory_size(), used_bytes(&batch));
+                let data_type = schema.field(0).data_type();
+                assert!(
+                    held <= used * 3 / 2 + 2048,
+                    "{held} bytes for {used} of {data_type}, {compression:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn buffers_have_memory_of_their_own() {
+    let column = || Arc::new(Int64Array::from_iter_values(0..4096)) as ArrayRef;
+    let batch = RecordBatch::try_from_iter((0..10).map(|n| (format!("c{n}"), column())));
+    let messages = Raw::all(&[batch.expect("columns of one length")], Compression::None);
+    let decoded = decode(&messages, 1000).expect("decodes").remove(0);
+    let mut memory: Vec<_> = decoded
+        .columns()
+        .iter()
+        .map(|column| column.as_primitive::<Int64Type>().values().inner().data_ptr())
+        .collect();
+    memory.sort_unstable();
+    memory.dedup();
+    assert_eq!(memory.len(), 10);
+    assert!(decoded.get_array_memory_size() < 10 * (4096 * 8 + 256));
+}
+
+#[test]
+fn a_large_buffer_grows_with_its_bytes() {
+    let text = "0123456789abcdef".repeat(3 << 20);
+    let column: ArrayRef = Arc::new(StringArray::from(vec![text.as_str()]));
+    let batch = RecordBatch::try_from_iter([("t", column)]).expect("a batch");
+    let messages = Raw::all(std::slice::from_ref(&batch), Compression::None);
+    let decoded = decode(&messages, 1 << 20).expect("decodes").remove(0);
+    assert_eq!(decoded, batch);
+    assert!(decoded.get_array_memory_size() < text.len() + 4096);
+}
+
+#[test]
+fn a_dictionary_is_sent_when_it_changes() {
+    let (_, batches) =
+        kinds::all().into_iter().find(|(name, _)| *name == "dictionaries").expect("it");
+    let mut encoder = BatchEncoder::new(Compression::None);
+    let mut n_messages = |batch| encoder.encode_messages(batch).expect("encodes").len();
+    // The schema, a flat dictionary, an inner one and an outer one.
+    assert_eq!(n_messages(&batches[0]), 5);
+    assert_eq!(n_messages(&batches[0]), 1);
+    // The flat one has grown: it comes whole.
+    assert_eq!(n_messages(&batches[1]), 2);
+    assert_eq!(n_messages(&batches[1].slice(1, 1)), 1);
+}
+
+#[test]
+fn a_frame_is_not_kept_by_its_dictionaries() {
+    let (_, batches) =
+        kinds::all().into_iter().find(|(name, _)| *name == "dictionaries").expect("it");
+    let frame = BatchEncoder::new(Compression::None).encode(&batches[0]).expect("encodes");
+    let frame = frame.into_buffer();
+    let mut decoder = BatchDecoder::new();
+    drop(decoder.decode(frame.clone()).expect("decodes"));
+    assert_eq!(frame.strong_count(), 1);
+}
+
+#[test]
+fn what_compresses_too_well_is_sent_as_it_is() {
+    let constant = |n_rows: i64| {
+        let column: ArrayRef = Arc::new(Int64Array::from_iter_values((0..n_rows).map(|_| 0)));
+        RecordBatch::try_from_iter([("n", column)]).expect("a batch")
+    };
+    let batches = [constant(1000), constant(4 << 20), constant(1000), constant(1000)];
+    let mut encoder = BatchEncoder::new(Compression::Zstd);
+    let mut decoder = BatchDecoder::new();
+    let mut sent = Vec::new();
+    for batch in &batches {
+        let messages = encoder.encode_messages(batch).expect("encodes");
+        sent.push((
+            messages.len(),
+            messages.iter().map(|message| message.n_bytes()).sum::<usize>(),
+        ));
+        for message in messages {
+            let message = Raw::of(&message).receive(1 << 16).expect("received");
+            if let Some(decoded) = decoder.take(message).expect("decodes") {
+                assert_eq!(&decoded, batch);
+            }
+        }
+    }
+    let [first, plain, again, last] = sent[..] else { panic!("four batches") };
+    assert_eq!((first.0, plain.0, again.0, last.0), (2, 2, 2, 1));
+    assert!(plain.1 > 32 << 20 && again.1 < 2000, "{sent:?}");
+}
+
+#[test]
+fn a_message_takes_what_was_announced() {
+    let views: ArrayRef = Arc::new(StringViewArray::from(vec!["a text that isn't inlined"; 3]));
+    let batch = RecordBatch::try_from_iter([("v", views)]).expect("a batch");
+    let message = Raw::all(&[batch], Compression::None).pop().expect("a batch");
+    let (header, n_bytes) = (Bytes::from(message.header), message.body.len());
+    let is_protocol = |error: &TransportError| matches!(error, TransportError::Protocol(_));
+
+    for n_announced in [0, n_bytes - 1, n_bytes + 64, usize::MAX] {
+        let error =
+            IncomingMessage::begin(header.clone(), n_announced).expect_err("another length");
+        assert!(is_protocol(&error), "{error}");
+    }
+    let begin = || IncomingMessage::begin(header.clone(), n_bytes).expect("a header");
+    let mut short = begin();
+    short.write(&message.body[1..]).expect("fewer bytes");
+    short.write(&[]).expect("no bytes");
+    assert_eq!((short.missing_bytes(), short.is_complete()), (1, false));
+    assert!(is_protocol(&short.finish().expect_err("a byte is missing")));
+    let mut long = begin();
+    long.write(&message.body).expect("all bytes");
+    assert!(is_protocol(&long.write(&[0]).expect_err("a byte too many")));
+    let message = long.finish().expect("complete");
+    assert_eq!(message.n_bytes(), header.len() + n_bytes);
+}

@@ -48,6 +48,23 @@ fn header_text(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_BYTES)]
 }
 
+/// The status in headers or trailers. Details aren't read: tonic panics on those that aren't base64.
+pub(crate) fn status(headers: &HeaderMap) -> Option<Status> {
+    const DETAILS: &str = "grpc-status-details-bin";
+    if !headers.contains_key(DETAILS) {
+        return Status::from_header_map(headers);
+    }
+    let mut headers = headers.clone();
+    headers.remove(DETAILS);
+    Status::from_header_map(&headers)
+}
+
+/// The refusal in trailers, if they are one.
+pub(crate) fn refusal(worker: &str, trailers: &HeaderMap) -> Option<TransportError> {
+    let status = status(trailers).filter(|status| status.code() != Code::Ok)?;
+    Some(from_status(worker, &status))
+}
+
 /// What a refusal means that came without an error in band: of a proxy, of a layer in front of the
 /// worker, or of a server that isn't one.
 pub(crate) fn from_status(worker: &str, status: &Status) -> TransportError {
@@ -94,6 +111,13 @@ pub(crate) fn cause(error: &(dyn Error + 'static)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn details_of_any_bytes_are_passed_over() {
+        let mut trailers = trailers(Some(&TransportError::Cancelled));
+        trailers.insert("grpc-status-details-bin", http::HeaderValue::from_static("no base64 !"));
+        assert_eq!(status(&trailers).map(|status| status.code()), Some(Code::Cancelled));
+    }
 
     #[test]
     fn long_texts_fit_into_a_header() {

@@ -168,7 +168,7 @@ fn wide_batch(random: &mut Random) -> Result<RecordBatch> {
         ("part", part),
         ("price", price),
         ("discount", discount),
-        ("time", Arc::new(times.collect::<TimestampNanosecondArray>())),
+        ("time", Arc::new(TimestampNanosecondArray::from_iter_values(times))),
         ("quantity", Arc::new(quantity)),
         ("comment", Arc::new(StringArray::from_iter_values(comment))),
     ];

@@ -9,7 +9,7 @@ use crate::Result;
 
 const EVENT: &str = "raw_syscalls:sys_enter";
 
-/// Passes of the shorter and of the longer run. Both include the warm-up.
+/// Passes of the shorter and of the longer run.
 const PASSES: [u64; 2] = [1, 5];
 
 /// Whether `perf` is there and may count.

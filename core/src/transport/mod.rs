@@ -4,7 +4,9 @@
 //! [`WorkerChannel`], and so does each transport's client. Decorators in [`layer`] wrap the same
 //! trait.
 
+mod attempt;
 pub mod byte_stream;
+mod commands;
 pub mod credit;
 mod env;
 pub mod layer;
@@ -20,6 +22,8 @@ use async_trait::async_trait;
 use futures::Stream;
 use url::Url;
 
+pub use self::attempt::SharedAttempt;
+pub use self::commands::CommandMessages;
 pub use self::env::TransportEnv;
 pub use self::resolver::{ChannelResolver, Channels, StaticWorkers, TransportRegistry};
 pub use self::server::{Server, ServerHandle};

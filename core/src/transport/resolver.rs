@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use dashmap::DashMap;
-use tokio::sync::OnceCell;
 use url::Url;
 
-use super::{ShuffleTransport, TransportEnv, WorkerChannel};
+use super::{SharedAttempt, ShuffleTransport, TransportEnv, WorkerChannel};
 use crate::error::{Result, TransportError};
 
 /// Where the workers are. Implementing [`workers`](Self::workers) is enough for service discovery;
@@ -56,7 +55,7 @@ impl ChannelResolver for StaticWorkers {
 pub struct TransportRegistry {
     env: TransportEnv,
     transports: DashMap<String, Arc<dyn ShuffleTransport>>,
-    channels: DashMap<Url, Arc<OnceCell<Arc<dyn WorkerChannel>>>>,
+    channels: DashMap<Url, Arc<SharedAttempt<Arc<dyn WorkerChannel>>>>,
 }
 
 impl TransportRegistry {
@@ -87,8 +86,12 @@ impl TransportRegistry {
     pub async fn channel(&self, worker: &Url) -> Result<Arc<dyn WorkerChannel>> {
         let transport = self.transport(worker)?;
         let cell = Arc::clone(&self.channels.entry(worker.clone()).or_default());
-        let channel = cell.get_or_try_init(|| transport.connect(worker, &self.env)).await?;
-        Ok(Arc::clone(channel))
+        let channel = cell.get(|_| true, transport.connect(worker, &self.env)).await;
+        if channel.is_err() {
+            // Addresses that lead nowhere aren't kept; who waits for this one holds it.
+            self.channels.remove_if(worker, |_, known| Arc::ptr_eq(known, &cell));
+        }
+        channel
     }
 
     /// Whether a transport serves the worker's scheme.

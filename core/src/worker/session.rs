@@ -112,7 +112,7 @@ impl SessionServer {
                 () = sleep_until(deadline.unwrap_or(self.lease_end).min(self.lease_end)) => {
                     return Err(match deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                         true => TransportError::Timeout("the query's deadline has passed".to_owned()),
-                        false => TransportError::Cancelled,
+                        false => self.abandoned(),
                     });
                 }
             };
@@ -125,6 +125,14 @@ impl SessionServer {
                 }
                 command => return Ok(command),
             }
+        }
+    }
+
+    fn abandoned(&self) -> TransportError {
+        let options = &self.worker.options;
+        TransportError::ConnectionLost {
+            worker: options.name.clone(),
+            reason: format!("the query's coordinator was silent for {:?}", options.lease),
         }
     }
 

@@ -11,12 +11,11 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tonic::Status;
 use tonic::body::Body;
 use tower::{BoxError, ServiceExt};
 
 use super::pool::Lease;
-use crate::error::{cause, from_status};
+use crate::error::{self, cause};
 use crate::frame::put_message;
 use crate::proto::{Up, UpKind};
 
@@ -178,15 +177,25 @@ fn refused(error: TransportError, never_started: bool) -> Refused {
 }
 
 fn check(worker: &str, response: Response<Body>) -> Result<Body> {
-    if response.status() != StatusCode::OK {
-        return Err(TransportError::Protocol(format!(
-            "worker {worker} answered with HTTP status {}; is it a worker?",
-            response.status()
-        )));
+    match response.status() {
+        StatusCode::OK => {}
+        // What gateways say of a server behind them.
+        busy @ (StatusCode::BAD_GATEWAY
+        | StatusCode::SERVICE_UNAVAILABLE
+        | StatusCode::GATEWAY_TIMEOUT
+        | StatusCode::TOO_MANY_REQUESTS) => {
+            let reason = format!("a gateway answered with HTTP status {busy}");
+            return Err(TransportError::Unavailable { worker: worker.to_owned(), reason });
+        }
+        other => {
+            return Err(TransportError::Protocol(format!(
+                "worker {worker} answered with HTTP status {other}; is it a worker?"
+            )));
+        }
     }
-    match Status::from_header_map(response.headers()) {
-        Some(status) if status.code() != tonic::Code::Ok => Err(from_status(worker, &status)),
-        _ => Ok(response.into_body()),
+    match error::refusal(worker, response.headers()) {
+        Some(error) => Err(error),
+        None => Ok(response.into_body()),
     }
 }
 

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
+use tokio::time::timeout;
 use tonic::body::Body;
 use tower::util::BoxCloneService;
 use tower::{BoxError, Service, ServiceExt};
@@ -126,16 +127,20 @@ async fn own(
 }
 
 async fn dial(address: &Address, config: &GrpcConfig) -> Result<TcpStream> {
-    let mut refused = None;
-    for socket in address.resolve().await? {
+    let sockets = address.resolve().await?;
+    // One that doesn't answer must not use up the time of the others.
+    let n_sockets = u32::try_from(sockets.len()).unwrap_or(u32::MAX).max(1);
+    let limit = config.connect_timeout / n_sockets;
+    let mut refused = String::new();
+    for socket in sockets {
         address.check_plain_text(socket.ip(), config)?;
-        match TcpStream::connect(socket).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => refused = Some(error),
+        match timeout(limit, TcpStream::connect(socket)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => refused = error.to_string(),
+            Err(_) => refused = format!("{socket} didn't answer within {limit:?}"),
         }
     }
-    let reason = refused.map_or_else(String::new, |error| error.to_string());
-    Err(address.unavailable(format!("no connection: {reason}")))
+    Err(address.unavailable(format!("no connection: {refused}")))
 }
 
 async fn handshake(
@@ -154,7 +159,7 @@ async fn handshake(
         .max_header_list_size(h2::MAX_HEADER_LIST_BYTES)
         .max_concurrent_reset_streams(h2::MAX_RESET_STREAMS)
         .max_pending_accept_reset_streams(h2::MAX_RESET_STREAMS)
-        .max_local_error_reset_streams(h2::MAX_RESET_STREAMS)
+        .max_local_error_reset_streams(None)
         .keep_alive_interval(config.keep_alive_interval)
         .keep_alive_timeout(config.keep_alive_timeout)
         .keep_alive_while_idle(true)

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use datafusion::arrow::record_batch::RecordBatch;
@@ -25,12 +26,17 @@ use crate::proto::{Credit, UpKind};
 
 /// One stream for each output of the request.
 pub(super) fn streams(pool: &Arc<Pool>, request: FetchRequest) -> Vec<BatchStream> {
-    let new_output = |_: &_| Arc::new(Output::default());
+    let grants = Grants::default();
+    let n_open = Arc::new(AtomicUsize::new(request.outputs.len()));
+    let new_output = |_: &_| {
+        let (state, n_open) = (Mutex::default(), Arc::clone(&n_open));
+        Arc::new(Output { state, n_open })
+    };
     let outputs: Vec<_> = request.outputs.iter().map(new_output).collect();
     let fetch = Arc::new(Fetch {
         pool: Arc::clone(pool),
         outputs: outputs.clone().into(),
-        grants: Grants::default(),
+        grants,
         reading: Mutex::new(Reading::NotYet(Box::new(request))),
     });
     let stream = |(number, output)| -> BatchStream {
@@ -56,7 +62,9 @@ struct Fetch {
 enum Reading {
     NotYet(Box<FetchRequest>),
     /// Dropping the task resets the call.
-    Started { _task: JoinSet<()> },
+    Started {
+        _task: JoinSet<()>,
+    },
 }
 
 impl Fetch {
@@ -80,9 +88,11 @@ impl Fetch {
 }
 
 /// What arrives of one output.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Output {
     state: Mutex<State>,
+    /// Outputs of the fetch that are neither over nor released.
+    n_open: Arc<AtomicUsize>,
 }
 
 #[derive(Debug, Default)]
@@ -163,23 +173,30 @@ impl Output {
         state.wake();
     }
 
-    /// Ends the output, with an error or well. The first end counts.
-    pub(super) fn end(&self, error: Option<TransportError>) {
+    /// Ends the output, with an error or well. The first end counts. True if it was the last of its
+    /// fetch that was open.
+    pub(super) fn end(&self, error: Option<TransportError>) -> bool {
         let mut state = self.state.lock();
-        if !state.is_over {
-            state.is_over = true;
-            state.is_arriving = false;
-            state.queue.extend(error.map(Item::Error));
-            state.credit = None;
+        if state.is_over {
+            return false;
         }
+        state.is_over = true;
+        state.is_arriving = false;
+        state.queue.extend(error.map(Item::Error));
+        state.credit = None;
         state.wake();
+        !state.is_released && self.close()
+    }
+
+    fn close(&self) -> bool {
+        self.n_open.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
     /// Ends the output if its end hasn't come, because nothing more comes from the worker.
     pub(super) fn cut(&self, worker: &str, reason: &str) {
         let (worker, reason) = (worker.to_owned(), reason.to_owned());
         let has_answered = self.state.lock().has_answered;
-        self.end(Some(match has_answered {
+        let _ = self.end(Some(match has_answered {
             true => TransportError::ConnectionLost { worker, reason },
             false => TransportError::Unavailable { worker, reason },
         }));
@@ -269,8 +286,13 @@ impl Drop for FetchStream {
             ((std::mem::take(&mut state.queue), state.credit.take()), state.is_over)
         };
         drop(dropped);
-        if !is_over {
-            self.fetch.grants.push(UpKind::Release(self.number));
+        if is_over {
+            return;
+        }
+        self.fetch.grants.push(UpKind::Release(self.number));
+        // Of the last stream, the call is reset instead.
+        if self.output.close() && Arc::strong_count(&self.fetch) > 1 {
+            self.fetch.grants.finish();
         }
     }
 }

@@ -8,7 +8,7 @@ use datafusion::common::runtime::JoinSet;
 use datafusion_tributary_core::error::{Result, TransportError};
 use datafusion_tributary_core::ids::Incarnation;
 use datafusion_tributary_core::protocol::WorkerInfo;
-use datafusion_tributary_core::transport::TransportEnv;
+use datafusion_tributary_core::transport::{SharedAttempt, TransportEnv};
 use datafusion_tributary_core::wire::{Call, decode_error, decode_info, encode_call};
 use http::Uri;
 use http_body_util::BodyExt;
@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 use super::call::{self, Outgoing, Refused};
 use super::connect::{self, Connection};
 use crate::config::{GrpcConfig, GrpcService};
-use crate::error::cause;
+use crate::error::{cause, refusal};
 use crate::frame::{MessageReader, protocol};
 use crate::proto::{Down, DownKind};
 use crate::server::INFO;
@@ -28,6 +28,9 @@ use crate::transport::Address;
 
 /// Pauses before a further attempt to connect: a worker that restarts is back soon.
 const BACK_OFF: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(200)];
+
+/// How long a connection may take to say that its worker is still there.
+const PROBE_WAIT: Duration = Duration::from_secs(1);
 
 /// The answer to `info`.
 const MAX_INFO_BYTES: usize = 64 * 1024;
@@ -46,7 +49,7 @@ pub(super) struct Pool {
 
 #[derive(Default)]
 struct Slot {
-    connection: tokio::sync::Mutex<Option<Arc<Connection>>>,
+    connection: SharedAttempt<Arc<Connection>>,
     n_calls: Arc<AtomicUsize>,
 }
 
@@ -160,16 +163,8 @@ impl Pool {
         // Counted before it is connected, so that the next call takes another slot.
         slot.n_calls.fetch_add(1, Ordering::AcqRel);
         let counted = Counted(Arc::clone(&slot.n_calls));
-        let mut held = slot.connection.lock().await;
-        let connection = match held.as_ref().filter(|connection| !connection.life.is_over()) {
-            Some(connection) => Arc::clone(connection),
-            None => {
-                *held = None;
-                let connection = self.connect().await?;
-                *held = Some(Arc::clone(&connection));
-                connection
-            }
-        };
+        let is_good = |connection: &Arc<Connection>| !connection.life.is_over();
+        let connection = slot.connection.get(is_good, self.connect()).await?;
         Ok(counted.into_lease(connection))
     }
 
@@ -213,22 +208,37 @@ impl Pool {
         let (connection, incarnation) = connected
             .and_then(std::result::Result::ok)
             .unwrap_or_else(|| Err(TransportError::internal("the I/O runtime has ended")))?;
-        self.compare(incarnation, &connection)?;
+        if self.config.endpoint.is_none() {
+            self.compare(incarnation, &connection).await?;
+        }
         Ok(connection)
     }
 
-    /// Checks that a new connection leads to the worker that the others lead to.
-    fn compare(&self, incarnation: Incarnation, connection: &Arc<Connection>) -> Result<()> {
+    /// Checks that a new connection leads to the worker that the others lead to. An endpoint of the
+    /// user's reconnects by itself, so its connections can't be compared.
+    async fn compare(&self, incarnation: Incarnation, connection: &Arc<Connection>) -> Result<()> {
+        for other in self.others(incarnation) {
+            // The worker may have been restarted, which an idle connection doesn't notice at once.
+            let lease = Counted::new().into_lease(Arc::clone(&other));
+            match timeout(PROBE_WAIT, info(&lease)).await {
+                Ok(Ok(info)) if info.incarnation != incarnation => {
+                    return Err(self.address.unavailable(
+                        "its address leads to several workers; each needs a URL of its own",
+                    ));
+                }
+                _ => other.life.end("its worker was restarted"),
+            }
+        }
+        self.known.lock().push((incarnation, Arc::downgrade(connection)));
+        Ok(())
+    }
+
+    /// Live connections that lead elsewhere.
+    fn others(&self, incarnation: Incarnation) -> Vec<Arc<Connection>> {
         let mut known = self.known.lock();
         known.retain(|(_, other)| other.upgrade().is_some_and(|other| !other.life.is_over()));
-        if known.iter().any(|(other, _)| *other != incarnation) {
-            return Err(self.address.unavailable(
-                "its address leads to several workers, or it was just restarted; each worker needs \
-                 a URL of its own",
-            ));
-        }
-        known.push((incarnation, Arc::downgrade(connection)));
-        Ok(())
+        let others = known.iter().filter(|(other, _)| *other != incarnation);
+        others.filter_map(|(_, other)| other.upgrade()).collect()
     }
 }
 
@@ -272,7 +282,14 @@ async fn info(lease: &Lease) -> Result<WorkerInfo> {
             };
         }
         match body.frame().await {
-            Some(Ok(frame)) => frame.data_ref().into_iter().for_each(|data| reader.push(data)),
+            Some(Ok(frame)) => {
+                frame.data_ref().into_iter().for_each(|data| reader.push(data));
+                let trailers = frame.trailers_ref();
+                if let Some(error) = trailers.and_then(|trailers| refusal(lease.worker(), trailers))
+                {
+                    return Err(error);
+                }
+            }
             Some(Err(status)) => return Err(lost(cause(&status))),
             None => return Err(lost("the call ended without an answer".to_owned())),
         }

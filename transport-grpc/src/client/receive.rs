@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use datafusion_tributary_core::budget::BudgetGuard;
 use datafusion_tributary_core::error::{Result, TransportError};
+use datafusion_tributary_core::limits::{MAX_CONTROL_BYTES, MAX_FRAME_BYTES};
 use datafusion_tributary_core::protocol::FetchRequest;
 use datafusion_tributary_core::transport::credit::Payment;
 use datafusion_tributary_core::wire::{
@@ -11,18 +12,21 @@ use datafusion_tributary_core::wire::{
 };
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
-use tonic::Status;
 use tonic::body::Body;
 
 use super::call::Outgoing;
 use super::fetch::Output;
-use super::pool::{Lease, Pool};
-use crate::error::{cause, from_status};
+use super::pool::Pool;
+use crate::error::{cause, refusal};
 use crate::frame::{FlightReader, Found, Head, protocol};
 use crate::proto::{FrameKind, UpKind};
 use crate::server::FETCH;
 
+const ENDED: &str = "the task that read the response has ended";
 const CUT: &str = "the response ended without an end marker";
+
+/// The longest batch: its rows and dictionaries, and the headers of their messages.
+const MAX_BATCH_BYTES: usize = MAX_FRAME_BYTES + MAX_CONTROL_BYTES;
 
 /// Grants of a fetch's streams, also before the call has begun. Dropping the last clone resets the
 /// call.
@@ -49,6 +53,14 @@ impl Grants {
         }
     }
 
+    /// No more follow.
+    pub(super) fn finish(&self) {
+        // Nothing is over before the call has begun.
+        if let Sink::Call(outgoing) = &*self.0.lock() {
+            outgoing.finish();
+        }
+    }
+
     fn begin(&self, outgoing: Outgoing) {
         let mut sink = self.0.lock();
         if let Sink::Early(grants) = &mut *sink {
@@ -66,40 +78,54 @@ pub(super) async fn receive(
     grants: Grants,
 ) {
     let call = encode_call(&Call::Fetch(request));
+    let mut cut = CutOnDrop { outputs, worker: pool.worker().to_owned(), reason: ENDED.to_owned() };
     let (lease, outgoing, body) = match pool.start(true, FETCH, &call).await {
         Ok(started) => started,
-        Err(error) => return outputs.iter().for_each(|output| output.end(Some(error.clone()))),
+        Err(error) => return cut.end(&error),
     };
     grants.begin(outgoing.clone());
     // The streams own the call: this task must not keep it.
     drop(grants);
-    let reader = Reader { outputs: &outputs, arriving: None };
-    match reader.read(body, &lease).await {
-        Ok(()) => outgoing.finish(),
-        Err(Ended::Lost(reason)) => {
-            let reason = lease.explain(reason);
-            outputs.iter().for_each(|output| output.cut(lease.worker(), &reason));
-        }
-        Err(Ended::Error(error)) => {
-            outputs.iter().for_each(|output| output.end(Some(error.clone())));
+    let reader = Reader { outputs: &cut.outputs, outgoing: &outgoing, arriving: None };
+    match reader.read(body, lease.worker()).await {
+        Ended::Lost(reason) => cut.reason = lease.explain(reason),
+        Ended::Error(error) => cut.end(&error),
+    }
+}
+
+/// Ends all outputs that aren't over, whatever becomes of the task that feeds them: nobody else wakes
+/// their readers.
+struct CutOnDrop {
+    outputs: Arc<[Arc<Output>]>,
+    worker: String,
+    reason: String,
+}
+
+impl CutOnDrop {
+    fn end(&self, error: &TransportError) {
+        for output in &*self.outputs {
+            let _ = output.end(Some(error.clone()));
         }
     }
 }
 
-/// Why a response ended before all of its outputs did.
+impl Drop for CutOnDrop {
+    fn drop(&mut self) {
+        for output in &*self.outputs {
+            output.cut(&self.worker, &self.reason);
+        }
+    }
+}
+
+/// How a response ended. Neither does anything to outputs that have ended before.
 enum Ended {
     Lost(String),
     Error(TransportError),
 }
 
-impl From<TransportError> for Ended {
-    fn from(error: TransportError) -> Self {
-        Self::Error(error)
-    }
-}
-
 struct Reader<'a> {
     outputs: &'a [Arc<Output>],
+    outgoing: &'a Outgoing,
     arriving: Option<Arriving>,
 }
 
@@ -121,34 +147,44 @@ struct Kept {
 }
 
 impl Reader<'_> {
-    async fn read(mut self, mut body: Body, lease: &Lease) -> Result<(), Ended> {
+    async fn read(mut self, mut body: Body, worker: &str) -> Ended {
         let mut frames = FlightReader::default();
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|status| Ended::Lost(cause(&status)))?;
+            let frame = match frame {
+                Ok(frame) => frame,
+                Err(status) => return Ended::Lost(cause(&status)),
+            };
             if let Some(data) = frame.data_ref() {
-                let mut bytes = data.as_ref();
-                while let Some(found) = frames.next(&mut bytes)? {
-                    match found {
-                        Found::Head(head) => self.take_head(head)?,
-                        Found::Body(bytes) => self.take_body(bytes)?,
-                    }
+                if let Err(error) = self.take(data, &mut frames) {
+                    return Ended::Error(error);
                 }
             } else if let Some(trailers) = frame.trailers_ref() {
                 let is_whole = !frames.is_midway() && self.arriving.is_none();
-                return self.end(is_whole, Status::from_header_map(trailers), lease);
+                return match refusal(worker, trailers).filter(|_| is_whole) {
+                    // A gateway that has lost the worker, after or before its first rows.
+                    Some(TransportError::Unavailable { reason, .. }) => Ended::Lost(reason),
+                    Some(error) => Ended::Error(error),
+                    None => Ended::Lost(CUT.to_owned()),
+                };
             }
         }
-        Err(Ended::Lost(CUT.to_owned()))
+        Ended::Lost(CUT.to_owned())
     }
 
-    /// The response is over; outputs that aren't were refused, or are lost.
-    fn end(&self, is_whole: bool, status: Option<Status>, lease: &Lease) -> Result<(), Ended> {
-        match status {
-            Some(status) if is_whole && status.code() != tonic::Code::Ok => {
-                Err(Ended::Error(from_status(lease.worker(), &status)))
+    fn take(&mut self, mut bytes: &[u8], frames: &mut FlightReader) -> Result<()> {
+        while let Some(found) = frames.next(&mut bytes)? {
+            match found {
+                Found::Head(head) => self.take_head(head)?,
+                Found::Body(bytes) => self.take_body(bytes)?,
             }
-            // Does nothing to those that have ended well.
-            _ => Err(Ended::Lost(CUT.to_owned())),
+        }
+        Ok(())
+    }
+
+    /// After the last end nothing is granted any more.
+    fn end(&self, output: &Output, error: Option<TransportError>) {
+        if output.end(error) {
+            self.outgoing.finish();
         }
     }
 
@@ -170,11 +206,11 @@ impl Reader<'_> {
                 return Ok(());
             }
             FrameKind::Error(error) => {
-                output.end(Some(decode_error(&error)));
+                self.end(output, Some(decode_error(&error)));
                 return Ok(());
             }
             FrameKind::End(_) => {
-                output.end(None);
+                self.end(output, None);
                 return Ok(());
             }
         };
@@ -184,6 +220,9 @@ impl Reader<'_> {
             }
             // Known now, reserved now: its body isn't read yet.
             let n_missing_bytes = usize::try_from(n_bytes).map_err(protocol)?;
+            if n_missing_bytes > MAX_BATCH_BYTES {
+                return Err(protocol(format!("a batch of {n_bytes} bytes")));
+            }
             let guard = output.announce(payment, n_missing_bytes)?;
             let kept = guard.map(|guard| Kept { guard, message: None, received: Vec::new() });
             let output = head.meta.output;

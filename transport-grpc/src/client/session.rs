@@ -4,21 +4,23 @@ use std::sync::Arc;
 
 use datafusion::common::runtime::JoinSet;
 use datafusion_tributary_core::error::{Result, TransportError};
-use datafusion_tributary_core::limits::MAX_CONTROL_BYTES;
+use datafusion_tributary_core::limits::{LEASE, MAX_CONTROL_BYTES};
 use datafusion_tributary_core::protocol::{
     OpenQuery, QuerySession, SessionCommand, SessionEvent, SessionPeer,
 };
+use datafusion_tributary_core::transport::CommandMessages;
 use datafusion_tributary_core::wire::{
-    Call, SessionMessage, decode_error, decode_session_message, encode_call, encode_command,
+    Call, SessionMessage, decode_error, decode_session_message, encode_call,
 };
 use http_body_util::BodyExt;
 use prost::Message;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 use tonic::body::Body;
 
 use super::call::Outgoing;
 use super::pool::{Lease, Pool};
-use crate::error::cause;
+use crate::error::{cause, refusal};
 use crate::frame::{MessageReader, protocol};
 use crate::proto::{Down, DownKind, UpKind};
 use crate::server::SESSION;
@@ -39,10 +41,14 @@ pub(super) async fn open(pool: &Arc<Pool>, open: OpenQuery) -> Result<QuerySessi
             }
         }
     };
+    let reason = format!("it opened no session within {LEASE:?}");
+    let silent = TransportError::Unavailable { worker: pool.worker().to_owned(), reason };
     let (opened, is_open) = oneshot::channel();
     let mut running = JoinSet::new();
     let run = async move {
-        let (session, outgoing) = match opening.await {
+        // Pings of HTTP/2 are answered by the nearest proxy, not by the worker.
+        let opening = timeout(LEASE, opening).await;
+        let (session, outgoing) = match opening.unwrap_or_else(|_| Err(silent)) {
             Ok(opened) => opened,
             Err(error) => {
                 // Who doesn't wait any more doesn't need it.
@@ -116,6 +122,12 @@ impl Session {
             match self.body.frame().await {
                 Some(Ok(frame)) => {
                     frame.data_ref().into_iter().for_each(|data| self.reader.push(data));
+                    let trailers = frame.trailers_ref();
+                    let refusal =
+                        trailers.and_then(|trailers| refusal(self.lease.worker(), trailers));
+                    if let Some(error) = refusal {
+                        return Err(error);
+                    }
                 }
                 Some(Err(status)) => return Err(self.lost(&cause(&status))),
                 None => return Err(self.lost("the session ended without its marker")),
@@ -139,13 +151,12 @@ impl Session {
 /// That of a command that can't be sent.
 async fn send_commands(
     outgoing: &Outgoing,
-    mut commands: mpsc::Receiver<SessionCommand>,
+    commands: mpsc::Receiver<SessionCommand>,
 ) -> Result<()> {
-    while let Some(command) = commands.recv().await {
-        for message in encode_command(command)? {
-            outgoing.room().await;
-            outgoing.push(UpKind::Command(message));
-        }
+    let mut messages = CommandMessages::new(commands);
+    while let Some(message) = messages.next().await? {
+        outgoing.room().await;
+        outgoing.push(UpKind::Command(message));
     }
     outgoing.finish();
     Ok(())

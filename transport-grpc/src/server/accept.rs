@@ -1,12 +1,14 @@
 //! A port: accepts connections and serves them until it is told to stop.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use datafusion::common::runtime::JoinSet;
 use datafusion_tributary_core::error::{Result, TransportError};
+use datafusion_tributary_core::limits::FINISH_WAIT;
 use datafusion_tributary_core::protocol::Peer;
 use datafusion_tributary_core::transport::{Server, ServerHandle, TransportEnv};
 use futures::FutureExt;
@@ -19,6 +21,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tonic::body::Body;
 use tower::util::BoxCloneService;
@@ -27,7 +30,7 @@ use url::Url;
 
 use super::GrpcServices;
 use crate::config::{GrpcConfig, GrpcService, h2};
-use crate::socket::{Executor, set_options};
+use crate::socket::{Executor, Prefaced, set_options};
 use crate::tls::Acceptor;
 use crate::transport::Address;
 
@@ -63,6 +66,8 @@ fn served_url(listen: &Url, bound: SocketAddr) -> Url {
 /// An open port. Dropping it closes the port and cuts its connections.
 struct Listening {
     address: SocketAddr,
+    /// Dropped, it lets the calls that run come to their end and takes no new ones.
+    stop: watch::Sender<()>,
     accepting: JoinSet<()>,
 }
 
@@ -90,15 +95,20 @@ impl Listening {
             config,
         });
         let mut accepting = JoinSet::new();
-        accepting.spawn_on(server.accept(listener), &env.io());
-        Ok(Self { address: bound, accepting })
+        let (stop, stopped) = watch::channel(());
+        accepting.spawn_on(server.accept(listener, stopped), &env.io());
+        Ok(Self { address: bound, stop, accepting })
     }
 }
 
 #[async_trait]
 impl ServerHandle for Listening {
-    async fn shutdown(mut self: Box<Self>) {
-        self.accepting.shutdown().await;
+    async fn shutdown(self: Box<Self>) {
+        let Self { stop, mut accepting, .. } = *self;
+        drop(stop);
+        // Last answers may be on their way. Calls that don't end are cut.
+        let _ = timeout(FINISH_WAIT, accepting.join_next()).await;
+        accepting.shutdown().await;
     }
 }
 
@@ -135,15 +145,16 @@ struct Port {
 }
 
 impl Port {
-    async fn accept(self: Arc<Self>, listener: TcpListener) {
+    async fn accept(self: Arc<Self>, listener: TcpListener, mut stopped: watch::Receiver<()>) {
         // Handshakes and connections run side by side, and end with this loop.
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, address)) => {
-                        let port = Arc::clone(&self);
-                        connections.spawn(async move { port.connection(stream, address).await });
+                        let (port, stopped) = (Arc::clone(&self), stopped.clone());
+                        let run = async move { port.connection(stream, address, stopped).await };
+                        connections.spawn(run);
                     }
                     Err(error) => {
                         // One connection's failure, or too many open files, which pass.
@@ -152,44 +163,64 @@ impl Port {
                     }
                 },
                 Some(_) = connections.join_next() => {}
+                Err(_) = stopped.changed() => break,
             }
         }
+        drop(listener);
+        while connections.join_next().await.is_some() {}
     }
 
-    async fn connection(&self, stream: TcpStream, address: SocketAddr) {
+    async fn connection(
+        &self,
+        stream: TcpStream,
+        address: SocketAddr,
+        stopped: watch::Receiver<()>,
+    ) {
         if let Err(error) = set_options(&stream, &self.config) {
-            log::debug!("connection from {address}: {error}");
+            log::warn!("the connection of {address} can't be set up: {error}");
             return;
         }
-        let Some(acceptor) = &self.acceptor else {
-            // A client that says nothing doesn't keep its connection.
-            let first = timeout(self.config.connect_timeout, stream.readable()).await;
-            if matches!(first, Ok(Ok(()))) {
-                self.serve(stream, Peer { address: Some(address), names: Vec::new() }).await;
+        let peer = |names| Peer { address: Some(address), names };
+        match &self.acceptor {
+            None => self.serve(stream, peer(Vec::new()), stopped).await,
+            // Refusals are logged there.
+            Some(acceptor) => {
+                if let Ok((stream, names)) = acceptor.accept(stream).await {
+                    self.serve(stream, peer(names), stopped).await;
+                }
             }
-            return;
-        };
-        // Refusals are logged there.
-        if let Ok((stream, names)) = acceptor.accept(stream).await {
-            self.serve(stream, Peer { address: Some(address), names }).await;
         }
     }
 
-    async fn serve(&self, io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, peer: Peer) {
+    async fn serve(
+        &self,
+        io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        peer: Peer,
+        mut stopped: watch::Receiver<()>,
+    ) {
         let service = Stamped { service: self.service.lock().clone(), peer };
-        let served = http2::Builder::new(self.executor.clone())
-            .timer(TokioTimer::new())
-            .initial_stream_window_size(h2::STREAM_WINDOW_BYTES)
-            .initial_connection_window_size(h2::CONNECTION_WINDOW_BYTES)
-            .max_frame_size(h2::FRAME_BYTES)
-            .max_concurrent_streams(h2::MAX_STREAMS)
-            .max_header_list_size(h2::MAX_HEADER_LIST_BYTES)
-            .max_pending_accept_reset_streams(h2::MAX_RESET_STREAMS)
-            .max_local_error_reset_streams(h2::MAX_RESET_STREAMS)
-            .keep_alive_interval(self.config.keep_alive_interval)
-            .keep_alive_timeout(self.config.keep_alive_timeout)
-            .serve_connection(TokioIo::new(io), service)
-            .await;
+        let io = Prefaced::new(io, self.config.connect_timeout);
+        let mut connection = pin!(
+            http2::Builder::new(self.executor.clone())
+                .timer(TokioTimer::new())
+                .initial_stream_window_size(h2::STREAM_WINDOW_BYTES)
+                .initial_connection_window_size(h2::CONNECTION_WINDOW_BYTES)
+                .max_frame_size(h2::FRAME_BYTES)
+                .max_concurrent_streams(h2::MAX_STREAMS)
+                .max_header_list_size(h2::MAX_HEADER_LIST_BYTES)
+                .max_pending_accept_reset_streams(h2::MAX_RESET_STREAMS)
+                .max_local_error_reset_streams(None)
+                .keep_alive_interval(self.config.keep_alive_interval)
+                .keep_alive_timeout(self.config.keep_alive_timeout)
+                .serve_connection(TokioIo::new(io), service)
+        );
+        let served = tokio::select! {
+            served = connection.as_mut() => served,
+            Err(_) = stopped.changed() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
         if let Err(error) = served {
             log::debug!("a connection ended: {error}");
         }

@@ -7,13 +7,14 @@ use bytes::{Bytes, BytesMut};
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::runtime::JoinSet;
 use datafusion_tributary_core::error::{Result, TransportError};
-use datafusion_tributary_core::limits::MAX_OUTPUTS_PER_TASK;
+use datafusion_tributary_core::limits::{LEASE, MAX_OUTPUTS_PER_TASK};
 use datafusion_tributary_core::protocol::FetchRequest;
 use datafusion_tributary_core::transport::BatchStream;
 use datafusion_tributary_core::transport::credit::{Payment, SenderCredit, least_credit};
 use datafusion_tributary_core::wire::{BatchEncoder, Call, EncodedMessage, encode_error};
 use futures::{FutureExt, StreamExt};
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use super::body::{Incoming, Outgoing};
 use super::{Serving, session};
@@ -52,6 +53,15 @@ fn check(request: FetchRequest) -> Result<FetchRequest> {
 struct Outputs {
     readers: Vec<Arc<Reader>>,
     senders: JoinSet<Option<TransportError>>,
+}
+
+/// Waits for the client to end its request, which it does when it has all ends. A response that is
+/// over before its request makes h2 reset the stream, and grants that cross the reset count as
+/// abuse.
+async fn read_to_end(mut incoming: Incoming) {
+    let rest = async { while let Ok(Some(_)) = incoming.next(MAX_GRANT_BYTES).await {} };
+    // A client that doesn't end it is reset.
+    let _ = timeout(LEASE, rest).await;
 }
 
 /// What the client says of one output.
@@ -95,7 +105,7 @@ impl Outputs {
                     Some(Ok(error)) => first_error = first_error.or(error),
                     // The worker's runtime ends: this response then ends without its marker.
                     Some(Err(_)) => {}
-                    None => return first_error,
+                    None => break,
                 },
                 grant = incoming.next(MAX_GRANT_BYTES), if is_open => match grant {
                     Ok(Some(grant)) => if let Err(error) = self.take(grant) {
@@ -107,6 +117,10 @@ impl Outputs {
                 },
             }
         }
+        if is_open {
+            read_to_end(incoming).await;
+        }
+        first_error
     }
 
     fn take(&self, grant: UpKind) -> Result<()> {

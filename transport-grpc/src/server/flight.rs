@@ -86,7 +86,11 @@ impl FlightService {
                 None => return Status::invalid_argument("a call without a ticket").into_http(),
             }
         };
-        match parse_ticket(message) {
+        // Beside the plans: what a ticket holds may be long.
+        let mut parsing = JoinSet::new();
+        parsing.spawn_on(async { parse_ticket(message) }, &self.serving.runtime);
+        let parsed = parsing.join_next().await.and_then(std::result::Result::ok);
+        match parsed.unwrap_or(Err(TransportError::Cancelled)) {
             Ok((request, empty)) => respond(CallBody::new(|out, tasks| {
                 self.start(request, empty, out, tasks);
             })),
@@ -166,6 +170,9 @@ fn parse_ticket(message: Bytes) -> Result<(FetchRequest, RecordBatch)> {
         .ok_or_else(|| invalid(&"it doesn't begin with their prefix"))?;
     let Ticket { call, schema } = Ticket::decode(ours).map_err(|error| invalid(&error))?;
     let empty = BatchDecoder::new().decode(schema)?;
+    if empty.num_rows() > 0 {
+        return Err(invalid(&"its schema has rows"));
+    }
     match decode_call(call)? {
         Call::Fetch(request) if request.outputs.len() == 1 => Ok((request, empty)),
         _ => Err(invalid(&"it names no output")),

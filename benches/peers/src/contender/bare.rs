@@ -59,7 +59,7 @@ impl BareHttp2 {
     }
 }
 
-#[async_trait]
+#[async_trait(?Send)]
 impl Contender for BareHttp2 {
     async fn pass(&self) -> Result<Moved> {
         let mut readers = JoinSet::new();

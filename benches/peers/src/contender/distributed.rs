@@ -57,7 +57,7 @@ impl DistributedShuffle {
     }
 }
 
-#[async_trait]
+#[async_trait(?Send)]
 impl Contender for DistributedShuffle {
     async fn pass(&self) -> Result<Moved> {
         self.fixture.run().await?;

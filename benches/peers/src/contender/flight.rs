@@ -111,7 +111,7 @@ impl FlightSettings {
     }
 }
 
-#[async_trait]
+#[async_trait(?Send)]
 impl Contender for Flight {
     async fn pass(&self) -> Result<Moved> {
         let streams =

@@ -38,7 +38,7 @@ impl Iperf {
     }
 }
 
-#[async_trait]
+#[async_trait(?Send)]
 impl Contender for Iperf {
     async fn pass(&self) -> Result<Moved> {
         let port = free_port().await?;

@@ -36,9 +36,10 @@ pub const STREAM_WINDOW_BYTES: u32 = 16 << 20;
 /// Window of each connection where windows are tuned: never the limit.
 pub const CONNECTION_WINDOW_BYTES: u32 = 1 << 30;
 
-/// A way to move batches, ready to run: servers listen and connections are open.
-#[async_trait]
-pub trait Contender: Send + Sync {
+/// A way to move batches, ready to run: servers listen and connections are open. One pass runs at a
+/// time, on the thread that measures.
+#[async_trait(?Send)]
+pub trait Contender {
     /// Moves all batches of one pass from one side to the other.
     async fn pass(&self) -> Result<Moved>;
 

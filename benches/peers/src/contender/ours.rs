@@ -6,9 +6,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion_tributary_core::config::Compression;
 use datafusion_tributary_core::error::{Result as TransportResult, TransportError};
-use datafusion_tributary_core::ids::{OutputIdx, QueryId, StageId, TaskId, TaskIdx};
+use datafusion_tributary_core::ids::{Incarnation, OutputIdx, QueryId, StageId, TaskId, TaskIdx};
 use datafusion_tributary_core::limits::MAX_MESSAGE_BYTES;
-use datafusion_tributary_core::protocol::{FetchRequest, OpenQuery, QuerySession, WorkerInfo};
+use datafusion_tributary_core::protocol::{
+    FetchRequest, OpenQuery, PROTOCOL_VERSION, QuerySession, WorkerInfo, WorkerState,
+};
 use datafusion_tributary_core::transport::{
     BatchStream, Server, ShuffleTransport, TransportEnv, WorkerChannel,
 };
@@ -53,7 +55,10 @@ impl Ours {
     ) -> Result<Self> {
         let envs = [TransportEnv::default(), TransportEnv::default()];
         let transport = grpc(n_connections);
-        let worker = Arc::new(PreparedWorker(Arc::clone(&workload)));
+        let worker = Arc::new(PreparedWorker {
+            workload: Arc::clone(&workload),
+            incarnation: Incarnation::random(),
+        });
         let server = transport.serve(&"grpc://127.0.0.1:0".parse()?, worker, &envs[0]).await?;
         let url = server.urls().first().ok_or("the server has no URL")?;
         let channel = transport.connect(url, &envs[1]).await?;
@@ -76,7 +81,7 @@ pub(super) fn grpc(n_connections: usize) -> GrpcTransport {
     GrpcTransport::new(GrpcConfig::default().with_connections(n_connections))
 }
 
-#[async_trait]
+#[async_trait(?Send)]
 impl Contender for Ours {
     async fn pass(&self) -> Result<Moved> {
         let query = QueryId::random();
@@ -94,7 +99,10 @@ impl Contender for Ours {
 }
 
 /// A worker without plans: whoever fetches an output gets its prepared batches.
-struct PreparedWorker(Arc<Workload>);
+struct PreparedWorker {
+    workload: Arc<Workload>,
+    incarnation: Incarnation,
+}
 
 impl fmt::Debug for PreparedWorker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -110,12 +118,22 @@ impl WorkerChannel for PreparedWorker {
 
     fn fetch(&self, request: FetchRequest) -> Vec<BatchStream> {
         let stream = |output: &OutputIdx| -> BatchStream {
-            futures::stream::iter(self.0.output(output.as_usize())).map(Ok).boxed()
+            futures::stream::iter(self.workload.output(output.as_usize())).map(Ok).boxed()
         };
         request.outputs.iter().map(stream).collect()
     }
 
     async fn info(&self) -> TransportResult<WorkerInfo> {
-        Err(TransportError::NotFound("this worker runs no plans".to_owned()))
+        // Each connection asks which worker it leads to.
+        Ok(WorkerInfo {
+            protocol_version: PROTOCOL_VERSION,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            datafusion_version: datafusion::DATAFUSION_VERSION.to_owned(),
+            incarnation: self.incarnation,
+            n_cores: 1,
+            n_queries: 0,
+            n_tasks: 0,
+            state: WorkerState::Ready,
+        })
     }
 }

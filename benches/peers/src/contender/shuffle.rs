@@ -209,7 +209,7 @@ impl OurShuffle {
     }
 }
 
-#[async_trait]
+#[async_trait(?Send)]
 impl Contender for OurShuffle {
     async fn pass(&self) -> Result<Moved> {
         let query = QueryId::random();

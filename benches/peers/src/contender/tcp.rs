@@ -40,7 +40,7 @@ impl RawTcp {
     }
 }
 
-#[async_trait]
+#[async_trait(?Send)]
 impl Contender for RawTcp {
     async fn pass(&self) -> Result<Moved> {
         let n_bytes = self.pass_bytes / self.sockets.len();

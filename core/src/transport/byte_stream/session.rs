@@ -13,10 +13,10 @@ use super::frame::{FrameReader, Kind, write_error, write_small};
 use super::{CUT, Io, LivenessConfig, lost, silent_for};
 use crate::error::{Result, TransportError};
 use crate::protocol::{OpenQuery, QuerySession, SessionCommand, SessionEvent, SessionPeer};
-use crate::transport::WorkerChannel;
+use crate::transport::{CommandMessages, WorkerChannel};
 use crate::wire::{
     Call, CommandDecoder, SessionMessage, decode_error, decode_session_message, encode_call,
-    encode_command, encode_session_message,
+    encode_session_message,
 };
 
 /// Opens a session from the client's side.
@@ -113,13 +113,12 @@ async fn read_events(
 /// That of a command that can't be sent; a broken connection is the reader's to report.
 async fn write_commands(
     to: &mut (impl AsyncWrite + Unpin),
-    mut commands: mpsc::Receiver<SessionCommand>,
+    commands: mpsc::Receiver<SessionCommand>,
 ) -> Result<()> {
-    while let Some(command) = commands.recv().await {
-        for message in encode_command(command)? {
-            if write_small(to, Kind::Command, message).await.is_err() {
-                return Ok(());
-            }
+    let mut messages = CommandMessages::new(commands);
+    while let Some(message) = messages.next().await? {
+        if write_small(to, Kind::Command, message).await.is_err() {
+            return Ok(());
         }
     }
     let _ = to.shutdown().await;

@@ -48,7 +48,7 @@ impl IncomingMessage {
             open: MutableBuffer::default(),
             empty: MutableBuffer::default().into(),
         };
-        message.complete();
+        message.close();
         Ok(message)
     }
 
@@ -74,7 +74,7 @@ impl IncomingMessage {
             };
             self.n_received += n_bytes;
             chunk = &chunk[n_bytes..];
-            self.complete();
+            self.close();
             if chunk.is_empty() {
                 return Ok(());
             }
@@ -123,7 +123,7 @@ impl IncomingMessage {
     }
 
     /// Takes the open buffer, and the empty ones after it, when all their bytes are there.
-    fn complete(&mut self) {
+    fn close(&mut self) {
         while let Some(range) = self.open_range()
             && range.end <= self.n_received
         {

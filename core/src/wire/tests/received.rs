@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringArray, StringViewArray};
-use arrow::datatypes::{DataType, Int64Type};
+use arrow::array::{
+    Array, ArrayRef, AsArray, Int64Array, StringArray, StringViewArray, new_empty_array,
+};
+use arrow::datatypes::{DataType, Field, Int64Type};
 use arrow::record_batch::RecordBatch;
 use bytes::Bytes;
 
 use super::kinds;
 use super::raw::{Raw, decode};
 use crate::config::Compression;
-use crate::error::TransportError;
+use crate::error::{ErrorKind, TransportError};
+use crate::limits::MAX_SCHEMA_DEPTH;
 use crate::wire::{BatchDecoder, BatchEncoder, IncomingMessage, samples, used_bytes};
 
 fn compressions() -> [Compression; 3] {
@@ -168,6 +171,20 @@ fn what_compresses_too_well_is_sent_as_it_is() {
     let [first, plain, again, last] = sent[..] else { panic!("four batches") };
     assert_eq!((first.0, plain.0, again.0, last.0), (2, 2, 2, 1));
     assert!(plain.1 > 32 << 20 && again.1 < 2000, "{sent:?}");
+}
+
+#[test]
+fn what_a_receiver_refuses_is_not_sent() {
+    let list = |inner, _| DataType::List(Arc::new(Field::new_list_field(inner, true)));
+    let deep = (0..MAX_SCHEMA_DEPTH).fold(DataType::Int8, list);
+    let batch = RecordBatch::try_from_iter([("c", new_empty_array(&deep))]).expect("a batch");
+    for compression in compressions() {
+        let mut encoder = BatchEncoder::new(compression);
+        let error = encoder.encode_messages(&batch).expect_err("too deep");
+        let TransportError::Remote(remote) = &error else { panic!("{error}") };
+        assert_eq!(remote.kind, ErrorKind::Arrow);
+        encoder.encode(&kinds::wide(3)).expect("another batch");
+    }
 }
 
 #[test]

@@ -42,7 +42,6 @@ pub(super) fn cases() -> Vec<Case> {
         ("map-of-three", entries(3)),
         ("map-of-numbers", T::Map(item(T::Int64), false)),
         ("deep", nested(MAX_SCHEMA_DEPTH)),
-        ("deeper", nested(100)),
     ];
     let typed = types.map(|(name, data_type)| (name, message(data_type)));
     let others = [
@@ -63,6 +62,7 @@ pub(super) fn large_cases() -> Vec<Case> {
     let many = Schema::new(fields(MAX_SCHEMA_FIELDS + 1).collect::<Vec<_>>());
     let inside = DataType::Struct(fields(MAX_SCHEMA_FIELDS).collect());
     vec![
+        ("schema-deeper".to_owned(), vec![message(nested(100))]),
         ("schema-many-fields".to_owned(), vec![message_of(&many)]),
         ("schema-many-fields-inside".to_owned(), vec![message(inside)]),
         (

@@ -1,5 +1,6 @@
 //! Where connections lead, who is at their other end, and what users put around them.
 
+use std::iter::{once, repeat};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -89,15 +90,15 @@ async fn the_server_says_who_asks() {
     }
 }
 
-/// An address whose connections lead to the workers in turns, as a name with several addresses does.
-async fn in_turns(workers: Vec<SocketAddr>) -> (Url, SpawnedTask<()>) {
+/// An address whose first connection leads to one worker and the others to another, as those of a
+/// name with several addresses do.
+async fn leading_to(first: SocketAddr, later: SocketAddr) -> (Url, SpawnedTask<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let port = listener.local_addr().expect("an address").port();
     let forward = SpawnedTask::spawn(async move {
         let mut connections = JoinSet::new();
-        for worker in workers.iter().cycle() {
+        for worker in once(first).chain(repeat(later)) {
             let (mut near, _) = listener.accept().await.expect("a connection");
-            let worker = *worker;
             connections.spawn(async move {
                 let mut far = TcpStream::connect(worker).await.expect("a worker");
                 // Either end may close it.
@@ -119,9 +120,9 @@ async fn an_address_of_several_workers_is_refused() {
     let address = |url: &Url| SocketAddr::from(([127, 0, 0, 1], url.port().expect("a port")));
     let addresses: Vec<_> = servers.iter().map(|server| address(&server.urls()[0])).collect();
 
-    let (url, _forward) = in_turns(vec![addresses[0]]).await;
+    let (url, _forward) = leading_to(addresses[0], addresses[0]).await;
     transport.connect(&url, &env).await.expect("one worker");
-    let (url, _forward) = in_turns(addresses).await;
+    let (url, _forward) = leading_to(addresses[0], addresses[1]).await;
     let error = transport.connect(&url, &env).await.expect_err("two workers");
     assert!(error.to_string().contains("leads to several workers"), "{error}");
 }

@@ -165,7 +165,7 @@ impl ExecutionPlan for HoldExec {
     }
 }
 
-/// Carries [`HoldExec`].
+/// Carries the node that holds tasks.
 #[derive(Debug)]
 pub struct HoldCodec;
 

@@ -48,7 +48,14 @@ pub struct SessionArgs {
     #[arg(long, value_name = "N", conflicts_with_all = ["workers", "tls", "insecure"])]
     pub spawn_workers: Option<NonZeroUsize>,
     /// How spawned workers are reached
-    #[arg(long, value_enum, default_value = "grpc", requires = "spawn_workers")]
+    #[arg(
+        long,
+        value_enum,
+        default_value = "grpc",
+        requires = "spawn_workers",
+        // clap asks for nothing that is in conflict with what is there.
+        conflicts_with = "workers"
+    )]
     pub transport: SpawnTransport,
     /// How workers elsewhere are reached.
     #[command(flatten)]

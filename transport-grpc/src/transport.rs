@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn addresses_need_a_host_and_a_port() {
         for url in
-            ["grpc://host", "grpc://:1", "grpc://host:1/path", "http://host:1", "grpcs://h:1"]
+            ["grpc://host", "grpc:///path", "grpc://host:1/path", "http://host:1", "grpcs://h:1"]
         {
             assert!(matches!(parse(url), Err(TransportError::Unsupported { .. })), "{url}");
         }

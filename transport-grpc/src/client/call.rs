@@ -32,14 +32,7 @@ struct Guard(Arc<Shared>);
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let waker = {
-            let mut state = self.0.state.lock();
-            state.end.get_or_insert(End::Reset);
-            state.waker.take()
-        };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        self.0.end(End::Reset);
     }
 }
 
@@ -47,6 +40,15 @@ impl Drop for Guard {
 struct Shared {
     state: Mutex<State>,
     sent: Notify,
+}
+
+impl Shared {
+    /// The first end counts.
+    fn end(&self, end: End) {
+        let mut state = self.state.lock();
+        state.end.get_or_insert(end);
+        wake(&mut state);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -93,9 +95,12 @@ impl Outgoing {
 
     /// Ends the request well.
     pub(super) fn finish(&self) {
-        let mut state = self.0.0.state.lock();
-        state.end.get_or_insert(End::Finished);
-        wake(&mut state);
+        self.0.0.end(End::Finished);
+    }
+
+    /// Resets the stream unless the request has ended well.
+    pub(super) fn reset(&self) {
+        self.0.0.end(End::Reset);
     }
 
     fn body(&self) -> RequestBody {

@@ -56,13 +56,7 @@ struct Slot {
 /// A connection for the time of one call.
 pub(super) struct Lease {
     connection: Arc<Connection>,
-    n_calls: Arc<AtomicUsize>,
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.n_calls.fetch_sub(1, Ordering::AcqRel);
-    }
+    _counted: Counted,
 }
 
 impl Lease {
@@ -154,15 +148,14 @@ impl Pool {
 
     pub(super) async fn info(&self) -> Result<WorkerInfo> {
         let lease = self.control().await?;
-        let bound = self.config.keep_alive_interval + self.config.keep_alive_timeout;
+        let bound = self.config.keep_alive_interval.saturating_add(self.config.keep_alive_timeout);
         let silent = || self.address.unavailable(format!("no answer within {bound:?}"));
         timeout(bound, info(&lease)).await.unwrap_or_else(|_| Err(silent()))
     }
 
     async fn lease(&self, slot: &Slot) -> Result<Lease> {
         // Counted before it is connected, so that the next call takes another slot.
-        slot.n_calls.fetch_add(1, Ordering::AcqRel);
-        let counted = Counted(Arc::clone(&slot.n_calls));
+        let counted = Counted::new(&slot.n_calls);
         let is_good = |connection: &Arc<Connection>| !connection.life.is_over();
         let connection = slot.connection.get(is_good, self.connect()).await?;
         Ok(counted.into_lease(connection))
@@ -199,7 +192,7 @@ impl Pool {
         let connect = async move {
             let connected = connect::connect(&address, &config, connector.as_deref(), &io).await?;
             let connection = Arc::new(connected);
-            let lease = Counted::new().into_lease(Arc::clone(&connection));
+            let lease = Counted::apart().into_lease(Arc::clone(&connection));
             let info = info(&lease).await?;
             Ok((connection, info.incarnation))
         };
@@ -219,7 +212,7 @@ impl Pool {
     async fn compare(&self, incarnation: Incarnation, connection: &Arc<Connection>) -> Result<()> {
         for other in self.others(incarnation) {
             // The worker may have been restarted, which an idle connection doesn't notice at once.
-            let lease = Counted::new().into_lease(Arc::clone(&other));
+            let lease = Counted::apart().into_lease(Arc::clone(&other));
             match timeout(PROBE_WAIT, info(&lease)).await {
                 Ok(Ok(info)) if info.incarnation != incarnation => {
                     return Err(self.address.unavailable(
@@ -242,19 +235,22 @@ impl Pool {
     }
 }
 
-/// Counts a call before it has its connection.
+/// One call of a slot, counted until it is dropped.
 struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
-    fn new() -> Self {
-        Self(Arc::new(AtomicUsize::new(1)))
+    fn new(n_calls: &Arc<AtomicUsize>) -> Self {
+        n_calls.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(n_calls))
+    }
+
+    /// For a call that no slot has to know of.
+    fn apart() -> Self {
+        Self::new(&Arc::default())
     }
 
     fn into_lease(self, connection: Arc<Connection>) -> Lease {
-        let lease = Lease { connection, n_calls: Arc::clone(&self.0) };
-        // The lease counts it from here on.
-        self.0.fetch_add(1, Ordering::AcqRel);
-        lease
+        Lease { connection, _counted: self }
     }
 }
 

@@ -84,13 +84,13 @@ pub(super) async fn receive(
         Err(error) => return cut.end(&error),
     };
     grants.begin(outgoing.clone());
-    // The streams own the call: this task must not keep it.
-    drop(grants);
     let reader = Reader { outputs: &cut.outputs, outgoing: &outgoing, arriving: None };
     match reader.read(body, lease.worker()).await {
         Ended::Lost(reason) => cut.reason = lease.explain(reason),
         Ended::Error(error) => cut.end(&error),
     }
+    // A response that isn't read on is given up also while readers hold their streams.
+    outgoing.reset();
 }
 
 /// Ends all outputs that aren't over, whatever becomes of the task that feeds them: nobody else wakes

@@ -94,7 +94,8 @@ async fn write(mut socket: TcpStream) -> std::io::Result<()> {
     socket.set_nodelay(true)?;
     let chunk = vec![0x5a; CHUNK_BYTES];
     loop {
-        let mut left = usize::try_from(socket.read_u64().await?).unwrap_or(usize::MAX);
+        let left = socket.read_u64().await?;
+        let mut left = usize::try_from(left).map_err(std::io::Error::other)?;
         while left > 0 {
             left -= socket.write(&chunk[..CHUNK_BYTES.min(left)]).await?;
         }

@@ -180,6 +180,7 @@ async fn read_by_ticket(
         deadline: None,
         options: Vec::new(),
         metadata: Metadata::default(),
+        first: Vec::new(),
         peer: None,
     };
     // The query lives as long as its session does.

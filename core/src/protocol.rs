@@ -31,6 +31,8 @@ pub struct OpenQuery {
     pub options: Vec<(String, String)>,
     /// What the user sends along.
     pub metadata: Metadata,
+    /// The session's first commands: they go along with the opening and don't wait for its answer.
+    pub first: Vec<SessionCommand>,
     /// Who asks: stamped by the serving side of a transport, never read from the wire.
     pub peer: Option<Peer>,
 }
@@ -88,11 +90,21 @@ pub enum SessionCommand {
     Ping(u64),
 }
 
+impl SessionCommand {
+    /// Bytes of encoded plans in it.
+    pub(crate) fn n_plan_bytes(&self) -> usize {
+        let Self::AddTasks(add) = self else { return 0 };
+        let leaves = add.tasks.iter().flat_map(|task| &task.leaves);
+        add.stage.plan.len() + leaves.map(Bytes::len).sum::<usize>()
+    }
+}
+
 /// What a worker says in a control session.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum SessionEvent {
-    /// A task has ended.
+    /// A task has ended. Said with the answer to a ping; what ended since the last one is said with
+    /// [`Finished`](Self::Finished).
     TaskDone(TaskReport),
     /// A task has failed.
     TaskFailed {

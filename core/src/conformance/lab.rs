@@ -127,6 +127,7 @@ impl Lab {
             deadline: None,
             options: Vec::new(),
             metadata: Metadata::default(),
+            first: Vec::new(),
             peer: None,
         }
     }

@@ -1,22 +1,19 @@
 //! One execution of a distributed plan: sends stages to their workers when they may be read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
-use async_trait::async_trait;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::physical_planning_context::{ScalarSubqueryResults, SubqueryIndex};
-use futures::future::try_join_all;
 use parking_lot::Mutex;
-use tokio::sync::OnceCell;
 use url::Url;
 
-use super::plan::{DistributedPlan, PlannedStage, ScopeId};
+use super::plan::{DistributedPlan, ScopeId};
 use super::sessions::Sessions;
 use crate::error::{Result, TransportError};
 use crate::exec::StageGate;
 use crate::ids::StageId;
-use crate::protocol::{AddTasks, SessionCommand};
+use crate::protocol::{AddTasks, SessionCommand, StagePlan};
 
 /// The stages of a running query, sent scope by scope: a scope's stages need the values of its
 /// scalar subqueries, which are known when the head stage first reads one of them.
@@ -25,16 +22,8 @@ pub(super) struct Execution {
     plan: Arc<DistributedPlan>,
     pub(super) sessions: Sessions,
     values: Vec<ScalarSubqueryResults>,
-    scopes: BTreeMap<ScopeId, OnceCell<()>>,
-    progress: Mutex<Progress>,
-}
-
-/// What was sent. A reader that sends a scope's stages may be dropped on the way; the next one goes
-/// on where it stopped.
-#[derive(Debug)]
-struct Progress {
-    sent: BTreeSet<(StageId, Url)>,
-    pending: BTreeSet<ScopeId>,
+    /// Scopes whose stages weren't sent yet.
+    pending: Mutex<BTreeSet<ScopeId>>,
 }
 
 impl Execution {
@@ -44,58 +33,36 @@ impl Execution {
         sessions: Sessions,
         values: Vec<ScalarSubqueryResults>,
     ) -> Self {
-        let scopes: BTreeMap<_, _> =
-            plan.stages.iter().map(|stage| (stage.scope, OnceCell::new())).collect();
-        let progress =
-            Progress { sent: BTreeSet::new(), pending: scopes.keys().copied().collect() };
-        Self { plan, sessions, values, scopes, progress: Mutex::new(progress) }
+        let pending = plan.stages.iter().map(|stage| stage.scope).collect();
+        Self { plan, sessions, values, pending: Mutex::new(pending) }
     }
 
-    async fn send_scope(&self, scope: ScopeId) -> Result<()> {
-        let stages: Vec<_> = self.plan.stages.iter().filter(|stage| stage.scope == scope).collect();
-        let workers: BTreeSet<&Url> = stages.iter().flat_map(|stage| &stage.workers).collect();
-        let values = self.values_of(scope);
-        try_join_all(workers.into_iter().map(|worker| self.send_tasks(worker, &stages, &values)))
-            .await?;
-        let is_last = {
-            let mut progress = self.progress.lock();
-            progress.pending.remove(&scope);
-            progress.pending.is_empty()
-        };
-        match is_last {
-            true => self.sessions.seal().await,
-            false => Ok(()),
-        }
-    }
-
-    async fn send_tasks(
-        &self,
-        worker: &Url,
-        stages: &[&PlannedStage],
-        values: &[ScalarValue],
-    ) -> Result<()> {
-        for stage in stages {
-            let tasks = stage.tasks_of(worker);
-            let key = (stage.id, worker.clone());
-            if tasks.is_empty() || self.progress.lock().sent.contains(&key) {
-                continue;
-            }
-            let shared = stage.shared(&self.plan.stages, values.to_vec());
-            let add = SessionCommand::AddTasks(Box::new(AddTasks { stage: shared, tasks }));
-            self.sessions.send(worker, add).await?;
-            self.progress.lock().sent.insert(key);
+    fn start(&self, stage: StageId) -> Result<()> {
+        let stage = self.plan.stages.iter().find(|planned| planned.id == stage);
+        let scope = stage
+            .ok_or_else(|| TransportError::internal("an exchange reads no stage of its plan"))?
+            .scope;
+        let mut pending = self.pending.lock();
+        if pending.remove(&scope) {
+            self.sessions.send(self.commands(scope), pending.is_empty());
         }
         Ok(())
     }
 
-    async fn ready(&self, stage: StageId) -> Result<()> {
-        let stage = self.plan.stages.iter().find(|planned| planned.id == stage);
-        let stage = stage
-            .ok_or_else(|| TransportError::internal("an exchange reads no stage of its plan"))?;
-        let Some(cell) = self.scopes.get(&stage.scope) else {
-            return Ok(());
+    /// The tasks of a scope's stages, by worker.
+    fn commands(&self, scope: ScopeId) -> Vec<(Url, Vec<SessionCommand>)> {
+        let stages: Vec<_> = self.plan.stages.iter().filter(|stage| stage.scope == scope).collect();
+        let workers: BTreeSet<&Url> = stages.iter().flat_map(|stage| &stage.workers).collect();
+        let values = self.values_of(scope);
+        let shared: Vec<_> =
+            stages.iter().map(|stage| stage.shared(&self.plan.stages, values.clone())).collect();
+        let of_worker = |worker: &Url| {
+            let tasks = stages.iter().map(|stage| stage.tasks_of(worker)).zip(&shared);
+            let tasks = tasks.filter(|(tasks, _)| !tasks.is_empty());
+            let add = |(tasks, stage): (_, &StagePlan)| AddTasks { stage: stage.clone(), tasks };
+            tasks.map(|tasks| SessionCommand::AddTasks(Box::new(add(tasks)))).collect()
         };
-        cell.get_or_try_init(|| self.send_scope(stage.scope)).await.map(|_| ())
+        workers.into_iter().map(|worker| (worker.clone(), of_worker(worker))).collect()
     }
 
     /// The values that a scope's stages may read; one without a value is never read by them.
@@ -112,12 +79,8 @@ impl Execution {
 #[derive(Debug)]
 pub(super) struct Gate(pub(super) Weak<Execution>);
 
-#[async_trait]
 impl StageGate for Gate {
-    async fn ready(&self, stage: StageId) -> Result<()> {
-        match self.0.upgrade() {
-            Some(execution) => execution.ready(stage).await,
-            None => Err(TransportError::Cancelled),
-        }
+    fn start(&self, stage: StageId) -> Result<()> {
+        self.0.upgrade().ok_or(TransportError::Cancelled)?.start(stage)
     }
 }

@@ -16,7 +16,7 @@ use super::store::MetricsStore;
 use crate::codec::changed_options;
 use crate::config::DistributedConfig;
 use crate::error::{TransportError, find_transport_error};
-use crate::exec::ExchangeRuntime;
+use crate::exec::{ExchangeRuntime, SharedFetches};
 use crate::ids::{HEAD_STAGE, QueryId, TaskIdx};
 use crate::metadata::Metadata;
 use crate::metrics;
@@ -80,6 +80,7 @@ impl Running {
                 .get_extension::<Metadata>()
                 .map(|m| (*m).clone())
                 .unwrap_or_default(),
+            first: Vec::new(),
             peer: None,
         };
         let channels = plan.channels.clone();
@@ -94,6 +95,8 @@ impl Running {
             deadline,
             compression: config.compression,
             gate: Some(Arc::new(Gate(Arc::downgrade(&execution)))),
+            local: None,
+            fetches: SharedFetches::default(),
         };
         let session_config = context.session_config().clone().with_extension(Arc::new(runtime));
         let rows = head.execute(0, Arc::new(with_config(context, session_config)))?;

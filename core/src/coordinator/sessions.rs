@@ -5,15 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::common::runtime::JoinSet;
-use futures::future::join_all;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, OnceCell, mpsc};
+use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use url::Url;
 
 use super::store::MetricsStore;
 use crate::error::{Result, TransportError};
-use crate::limits::{FINISH_WAIT, LEASE, PING_INTERVAL};
+use crate::limits::{FINISH_WAIT, LEASE, PING_INTERVAL, PLAN_PIECE_BYTES};
 use crate::protocol::{OpenQuery, QuerySession, SessionCommand, SessionEvent};
 use crate::transport::layer::DeadlineChannel;
 use crate::transport::{Channels, WorkerChannel};
@@ -26,15 +25,16 @@ use crate::transport::{Channels, WorkerChannel};
 pub(super) struct Sessions {
     open: OpenQuery,
     channels: Channels,
-    cells: Mutex<HashMap<Url, Arc<OnceCell<Session>>>>,
+    links: Mutex<Links>,
     inbox: Arc<Inbox>,
 }
 
-#[derive(Debug)]
-struct Session {
-    commands: mpsc::Sender<SessionCommand>,
-    /// One task, on the I/O runtime: an operator that blocks its thread must not stop the pings.
-    pump: JoinSet<()>,
+#[derive(Debug, Default)]
+struct Links {
+    mailboxes: HashMap<Url, Arc<Mailbox>>,
+    /// One task for each worker, on the I/O runtime: an operator that blocks its thread must not
+    /// stop the pings.
+    running: JoinSet<()>,
 }
 
 /// What the workers said.
@@ -49,49 +49,36 @@ pub(super) struct Inbox {
 impl Sessions {
     pub(super) fn new(open: OpenQuery, channels: Channels, store: Arc<MetricsStore>) -> Self {
         let inbox = Inbox { store, errors: Mutex::default(), failed: Notify::new() };
-        Self { open, channels, cells: Mutex::default(), inbox: Arc::new(inbox) }
+        Self { open, channels, links: Mutex::default(), inbox: Arc::new(inbox) }
     }
 
-    /// Sends a command to a worker, opening the session if it is the first.
-    ///
-    /// # Errors
-    /// Why there is no session.
-    pub(super) async fn send(&self, worker: &Url, command: SessionCommand) -> Result<()> {
-        let cell = Arc::clone(self.cells.lock().entry(worker.clone()).or_default());
-        let session = cell.get_or_try_init(|| self.open_session(worker)).await?;
-        session.commands.send(command).await.map_err(|_| {
-            self.inbox.root_cause().unwrap_or_else(|| TransportError::ConnectionLost {
-                worker: worker.to_string(),
-                reason: "its control session has ended".to_owned(),
-            })
-        })
-    }
-
-    async fn open_session(&self, worker: &Url) -> Result<Session> {
-        let channel = DeadlineChannel::new(self.channels.channel(worker).await?);
-        let QuerySession { commands, events } = channel.open_query(self.open.clone()).await?;
-        let pump = Pump {
-            worker: worker.to_string(),
-            // Only pings go through it: the session ends when the other sender is dropped.
-            pings: commands.downgrade(),
-            events,
-            inbox: Arc::clone(&self.inbox),
-        };
-        let mut pumps = JoinSet::new();
-        pumps.spawn_on(pump.run(), &self.channels.env().io());
-        Ok(Session { commands, pump: pumps })
-    }
-
-    /// Tells every worker that no more tasks come.
-    ///
-    /// # Errors
-    /// The first session that has ended.
-    pub(super) async fn seal(&self) -> Result<()> {
-        let workers: Vec<_> = self.cells.lock().keys().cloned().collect();
-        for worker in workers {
-            self.send(&worker, SessionCommand::Seal).await?;
+    /// Sends commands to workers, and nothing more to any worker after the last ones. A session is
+    /// opened with the first commands for its worker; the inbox hears of one that can't be.
+    pub(super) fn send(&self, commands: Vec<(Url, Vec<SessionCommand>)>, are_last: bool) {
+        let mut links = self.links.lock();
+        let mut opened = Vec::new();
+        for (worker, commands) in commands {
+            let mailbox = links.mailboxes.entry(worker.clone()).or_insert_with(|| {
+                opened.push(worker);
+                Arc::default()
+            });
+            mailbox.put(commands);
         }
-        Ok(())
+        if are_last {
+            links.mailboxes.values().for_each(|mailbox| mailbox.put([SessionCommand::Seal]));
+        }
+        // Once everything is there that can go along with the opening.
+        for worker in opened {
+            let Some(mailbox) = links.mailboxes.get(&worker).map(Arc::clone) else { continue };
+            let link = Link {
+                worker,
+                open: self.open.clone(),
+                channels: self.channels.clone(),
+                mailbox,
+                inbox: Arc::clone(&self.inbox),
+            };
+            links.running.spawn_on(link.run(), &self.channels.env().io());
+        }
     }
 
     /// What the workers said so far.
@@ -101,16 +88,11 @@ impl Sessions {
 
     /// Ends the query well: waits for every worker's metrics, or a short time.
     pub(super) async fn finish(&self) {
-        let cells = std::mem::take(&mut *self.cells.lock());
-        let sessions = cells.into_values().filter_map(|cell| Arc::into_inner(cell)?.into_inner());
-        let finishing = sessions.map(|mut session| async move {
-            // A worker that is gone has no metrics to give.
-            if session.commands.send(SessionCommand::Finish).await.is_ok() {
-                let _ = session.pump.join_next().await;
-            }
-        });
+        let mut links = std::mem::take(&mut *self.links.lock());
+        links.mailboxes.values().for_each(|mailbox| mailbox.put([SessionCommand::Finish]));
+        let finished = async { while links.running.join_next().await.is_some() {} };
         // Metrics that don't arrive in time are missing, nothing else.
-        let _ = tokio::time::timeout(FINISH_WAIT, join_all(finishing)).await;
+        let _ = tokio::time::timeout(FINISH_WAIT, finished).await;
     }
 }
 
@@ -129,12 +111,88 @@ impl Inbox {
     fn record(&self, error: TransportError) {
         self.errors.lock().push(error);
     }
+
+    fn fail(&self, error: TransportError) {
+        self.record(error);
+        self.failed.notify_one();
+    }
+}
+
+/// Commands on their way to a session. It holds no more than the plan does.
+#[derive(Debug, Default)]
+struct Mailbox {
+    commands: Mutex<Vec<SessionCommand>>,
+    filled: Notify,
+}
+
+impl Mailbox {
+    fn put(&self, commands: impl IntoIterator<Item = SessionCommand>) {
+        self.commands.lock().extend(commands);
+        self.filled.notify_one();
+    }
+
+    /// What goes along with the opening: a long plan comes in pieces, with pings between them.
+    fn first(&self) -> Vec<SessionCommand> {
+        let mut commands = self.commands.lock();
+        let mut n_bytes = 0;
+        let is_within = |command: &&SessionCommand| {
+            n_bytes += command.n_plan_bytes();
+            n_bytes <= PLAN_PIECE_BYTES
+        };
+        let n_first = commands.iter().take_while(is_within).count();
+        commands.drain(..n_first).collect()
+    }
+
+    /// Passes on what comes. Never resolves: the end of a session shows in its events.
+    async fn pass_on(&self, session: &mpsc::Sender<SessionCommand>) {
+        loop {
+            let commands = std::mem::take(&mut *self.commands.lock());
+            for command in commands {
+                let _ = session.send(command).await;
+            }
+            self.filled.notified().await;
+        }
+    }
+}
+
+/// The session with one worker, from its opening to its end.
+struct Link {
+    worker: Url,
+    open: OpenQuery,
+    channels: Channels,
+    mailbox: Arc<Mailbox>,
+    inbox: Arc<Inbox>,
+}
+
+impl Link {
+    async fn run(self) {
+        let QuerySession { commands, events } = match self.open().await {
+            Ok(session) => session,
+            Err(error) => return self.inbox.fail(error),
+        };
+        let pump = Pump {
+            worker: self.worker.to_string(),
+            pings: commands.clone(),
+            events,
+            inbox: Arc::clone(&self.inbox),
+        };
+        tokio::select! {
+            () = pump.run() => {}
+            () = self.mailbox.pass_on(&commands) => {}
+        }
+    }
+
+    async fn open(&self) -> Result<QuerySession> {
+        let channel = DeadlineChannel::new(self.channels.channel(&self.worker).await?);
+        let open = OpenQuery { first: self.mailbox.first(), ..self.open.clone() };
+        channel.open_query(open).await
+    }
 }
 
 /// Listens to one worker and keeps the query's lease there.
 struct Pump {
     worker: String,
-    pings: mpsc::WeakSender<SessionCommand>,
+    pings: mpsc::Sender<SessionCommand>,
     events: mpsc::Receiver<SessionEvent>,
     inbox: Arc<Inbox>,
 }
@@ -155,7 +213,7 @@ impl Pump {
                     self.ping(n_pings);
                     continue;
                 }
-                () = sleep_until(silent_after) => return self.fail(self.lost(LEASE)),
+                () = sleep_until(silent_after) => return self.inbox.fail(self.lost(LEASE)),
             };
             silent_after = Instant::now() + LEASE;
             match event {
@@ -167,18 +225,16 @@ impl Pump {
                     reports.into_iter().for_each(|report| self.inbox.store.record(report));
                     return;
                 }
-                Some(SessionEvent::Failed(error)) => return self.fail(error),
+                Some(SessionEvent::Failed(error)) => return self.inbox.fail(error),
                 Some(SessionEvent::Pong(_)) => {}
-                None => return self.fail(self.lost(Duration::ZERO)),
+                None => return self.inbox.fail(self.lost(Duration::ZERO)),
             }
         }
     }
 
     fn ping(&self, number: u64) {
         // A full queue carries the worker's lease by itself.
-        if let Some(pings) = self.pings.upgrade() {
-            let _ = pings.try_send(SessionCommand::Ping(number));
-        }
+        let _ = self.pings.try_send(SessionCommand::Ping(number));
     }
 
     fn lost(&self, silence: Duration) -> TransportError {
@@ -187,10 +243,5 @@ impl Pump {
             false => format!("it was silent for {silence:?}"),
         };
         TransportError::ConnectionLost { worker: self.worker.clone(), reason }
-    }
-
-    fn fail(&self, error: TransportError) {
-        self.inbox.record(error);
-        self.inbox.failed.notify_one();
     }
 }

@@ -2,6 +2,7 @@
 
 mod broadcast;
 mod exchange;
+mod fetches;
 mod leaf;
 mod nodes;
 mod routing;
@@ -10,9 +11,10 @@ mod stream;
 
 pub use self::broadcast::BroadcastExec;
 pub use self::exchange::{Exchange, ExchangeSpec};
+pub use self::fetches::SharedFetches;
 pub use self::leaf::TaskLeafExec;
 pub use self::nodes::{
     NetworkBroadcastExec, NetworkCoalesceExec, NetworkShuffleExec, exchange_of, new_exchange_node,
 };
 pub use self::routing::{ExchangeKind, Routing, Source};
-pub use self::runtime::{ExchangeRuntime, StageGate};
+pub use self::runtime::{ExchangeRuntime, LocalTasks, StageGate};

@@ -110,6 +110,13 @@ impl Routing {
         }
     }
 
+    /// The outputs of one task that the partitions of one consumer read, in their order.
+    pub fn outputs_of(&self, task: TaskIdx, consumer: u32) -> Vec<OutputIdx> {
+        let sources =
+            (0..self.n_partitions()).flat_map(|partition| self.sources(consumer, partition));
+        sources.filter(|source| source.task == task).map(|source| source.output).collect()
+    }
+
     fn producers_per_consumer(&self) -> u32 {
         self.n_producers.div_ceil(self.n_consumers.max(1))
     }
@@ -154,6 +161,15 @@ mod tests {
                 }
             }
             prop_assert_eq!(read.len() as u32, routing.n_producers * routing.n_outputs());
+            for task in (0..routing.n_producers).map(TaskIdx) {
+                let consumers = 0..routing.n_consumers;
+                let outputs = consumers.flat_map(|consumer| routing.outputs_of(task, consumer));
+                for output in outputs {
+                    let source = Source { task, output };
+                    prop_assert!(read.remove(&source), "{:?} isn't read", source);
+                }
+            }
+            prop_assert!(read.is_empty(), "{:?} belong to no task", read);
         }
     }
 }

@@ -5,11 +5,11 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Instant;
 
-use async_trait::async_trait;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use url::Url;
 
+use super::fetches::SharedFetches;
 use crate::config::Compression;
 use crate::error::{Result as TransportResult, TransportError};
 use crate::ids::{QueryId, StageId, TaskIdx};
@@ -33,16 +33,26 @@ pub struct ExchangeRuntime {
     pub compression: Compression,
     /// What has to happen before a stage is read.
     pub gate: Option<Arc<dyn StageGate>>,
+    /// The tasks that run where the plan does.
+    pub local: Option<Arc<dyn LocalTasks>>,
+    /// What the partitions of its exchanges fetch together.
+    pub fetches: SharedFetches,
 }
 
-/// Holds back the readers of a stage until its tasks are on their way.
-#[async_trait]
+/// Starts stages when they are first read.
 pub trait StageGate: Debug + Send + Sync {
-    /// Resolves when the stage may be read.
+    /// Sends the tasks of a stage on their way, unless they are. Fetches don't wait for them here:
+    /// they wait at the workers.
     ///
     /// # Errors
-    /// Why it never will.
-    async fn ready(&self, stage: StageId) -> TransportResult<()>;
+    /// Why the stage can't be read.
+    fn start(&self, stage: StageId) -> TransportResult<()>;
+}
+
+/// The tasks of the query on the worker that runs the plan.
+pub trait LocalTasks: Debug + Send + Sync {
+    /// The worker, if it has this task: then its outputs are read without a wire.
+    fn worker_of(&self, stage: StageId, task: TaskIdx) -> Option<Arc<dyn WorkerChannel>>;
 }
 
 impl ExchangeRuntime {
@@ -69,25 +79,29 @@ impl ExchangeRuntime {
         stage: StageId,
         task: TaskIdx,
     ) -> TransportResult<Arc<dyn WorkerChannel>> {
-        let worker = self.routes.get(&stage).and_then(|workers| workers.get(task.as_usize()));
-        let worker = worker.ok_or_else(|| {
-            TransportError::Protocol(format!("no worker is known for stage {stage}, task {task}"))
-        })?;
-        let channel = self.channels.channel(worker).await?;
+        let local = self.local.as_ref().and_then(|local| local.worker_of(stage, task));
+        let channel = match local {
+            Some(worker) => worker,
+            None => self.channels.channel(self.route(stage, task)?).await?,
+        };
         Ok(match self.deadline {
             Some(_) => Arc::new(DeadlineChannel::new(channel)),
             None => channel,
         })
     }
 
-    /// Waits until a stage may be read.
+    fn route(&self, stage: StageId, task: TaskIdx) -> TransportResult<&Url> {
+        let worker = self.routes.get(&stage).and_then(|workers| workers.get(task.as_usize()));
+        worker.ok_or_else(|| {
+            TransportError::Protocol(format!("no worker is known for stage {stage}, task {task}"))
+        })
+    }
+
+    /// Makes sure that a stage's tasks are on their way.
     ///
     /// # Errors
     /// The gate's.
-    pub async fn stage_ready(&self, stage: StageId) -> TransportResult<()> {
-        match &self.gate {
-            Some(gate) => gate.ready(stage).await,
-            None => Ok(()),
-        }
+    pub fn start_stage(&self, stage: StageId) -> TransportResult<()> {
+        self.gate.as_ref().map_or(Ok(()), |gate| gate.start(stage))
     }
 }

@@ -18,11 +18,9 @@ use futures::{StreamExt, TryStreamExt};
 use super::exchange::ExchangeSpec;
 use super::routing::Source;
 use super::runtime::ExchangeRuntime;
-use crate::error::{Result as TransportResult, TransportError};
-use crate::ids::{StageId, TaskId};
-use crate::protocol::FetchRequest;
-use crate::transport::layer::{MeteredChannel, TransferCounter};
-use crate::transport::{BatchStream, WorkerChannel};
+use crate::error::TransportError;
+use crate::transport::BatchStream;
+use crate::transport::layer::TransferCounter;
 
 /// Reads one partition; contacts nobody before the first poll.
 pub(super) fn read(
@@ -45,10 +43,9 @@ pub(super) fn read(
         return Ok(Box::pin(EmptyRecordBatchStream::new(schema)));
     }
     let reader = Reader {
-        stage: spec.stage,
+        spec: spec.clone(),
         sources,
         schema: Arc::clone(&schema),
-        ordering: spec.ordering.clone(),
         counter: Arc::new(TransferCounter::register(metrics, partition)),
         baseline: BaselineMetrics::new(metrics, partition),
         partition,
@@ -60,10 +57,9 @@ pub(super) fn read(
 }
 
 struct Reader {
-    stage: StageId,
+    spec: ExchangeSpec,
     sources: Vec<Source>,
     schema: SchemaRef,
-    ordering: Option<LexOrdering>,
     counter: Arc<TransferCounter>,
     baseline: BaselineMetrics,
     partition: usize,
@@ -73,36 +69,23 @@ struct Reader {
 
 impl Reader {
     async fn open(self) -> Result<SendableRecordBatchStream> {
-        self.runtime.stage_ready(self.stage).await.map_err(external)?;
+        self.runtime.start_stage(self.spec.stage).map_err(external)?;
+        let fetched = self.runtime.fetches.of(self.spec.stage);
         let mut streams = Vec::with_capacity(self.sources.len());
         for source in &self.sources {
-            streams.push(self.open_source(*source).await.map_err(external)?);
+            let stream = fetched.take(*source, &self.spec, &self.runtime).await;
+            streams.push(self.counter.count(stream.map_err(external)?));
         }
-        match &self.ordering {
-            Some(ordering) if streams.len() > 1 => self.merge(streams, ordering),
-            _ => Ok(self.interleave(streams)),
-        }
-    }
-
-    async fn open_source(&self, source: Source) -> TransportResult<BatchStream> {
-        let runtime = &self.runtime;
-        let channel = runtime.channel(self.stage, source.task).await?;
-        let channel = MeteredChannel::new(channel, Arc::clone(&self.counter));
-        let request = FetchRequest {
-            task: TaskId { query: runtime.query, stage: self.stage, task: source.task },
-            outputs: vec![source.output],
-            deadline: runtime.deadline,
-            message_target_bytes: runtime.channels.env().budget.message_target_bytes(),
-            compression: runtime.compression,
+        let rows = match &self.spec.ordering {
+            Some(ordering) if streams.len() > 1 => self.merge(streams, ordering)?,
+            _ => self.interleave(streams),
         };
-        channel.fetch(request).pop().ok_or_else(|| {
-            TransportError::Protocol("a channel gave no stream for a requested output".to_owned())
-        })
+        Ok(holding(rows, fetched))
     }
 
     /// Rows in whatever order they come.
-    fn interleave(self, streams: Vec<BatchStream>) -> SendableRecordBatchStream {
-        let Self { schema, baseline, .. } = self;
+    fn interleave(&self, streams: Vec<BatchStream>) -> SendableRecordBatchStream {
+        let (schema, baseline) = (Arc::clone(&self.schema), self.baseline.clone());
         let all: SelectAll<BatchStream> = streams.into_iter().collect();
         let expected = Arc::clone(&schema);
         let stream = all.map(move |item| {
@@ -126,7 +109,8 @@ impl Reader {
             });
             Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), stream))
         };
-        let name = format!("exchange merge of stage {}, partition {}", self.stage, self.partition);
+        let name =
+            format!("exchange merge of stage {}, partition {}", self.spec.stage, self.partition);
         StreamingMergeBuilder::new()
             .with_streams(streams.into_iter().map(adapt).collect())
             .with_schema(Arc::clone(&self.schema))
@@ -136,6 +120,18 @@ impl Reader {
             .with_reservation(MemoryConsumer::new(name).register(self.context.memory_pool()))
             .build()
     }
+}
+
+/// A stream that holds something until it is dropped.
+fn holding(
+    stream: SendableRecordBatchStream,
+    held: impl Send + 'static,
+) -> SendableRecordBatchStream {
+    let schema = stream.schema();
+    let stream = stream.inspect(move |_| {
+        let _ = &held;
+    });
+    Box::pin(RecordBatchStreamAdapter::new(schema, stream))
 }
 
 /// Gives a batch the plan's schema where it differs in metadata or nullability only.

@@ -27,7 +27,8 @@ pub enum Call {
     Info,
 }
 
-/// A call as bytes. Who sends it is not in it: the serving side stamps that.
+/// A call as bytes. Who sends it is not in it: the serving side stamps that. Nor are a session's
+/// first commands, which follow it as its others do.
 pub fn encode_call(call: &Call) -> Bytes {
     use proto::call::Call as Wire;
     let call = match call {
@@ -80,6 +81,7 @@ fn open_from_wire(open: proto::OpenQuery) -> Result<OpenQuery> {
         deadline: deadline_from_wire(open.remaining_ms),
         options: open.options.into_iter().map(|option| (option.key, option.value)).collect(),
         metadata,
+        first: Vec::new(),
         peer: None,
     })
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use datafusion::common::DataFusionError;
@@ -14,16 +14,17 @@ use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-use super::Inner;
 use super::registry::Lookup;
 use super::task::{Body, TaskRun, panic_text};
+use super::{Inner, Worker};
 use crate::codec::{StageDecoder, apply_options};
 use crate::config::DistributedConfig;
 use crate::error::{Origin, Result, TransportError, to_remote};
-use crate::exec::ExchangeRuntime;
+use crate::exec::{ExchangeRuntime, LocalTasks, SharedFetches};
 use crate::ids::{QueryId, StageId, TaskId, TaskIdx};
 use crate::limits::MAX_TASKS_PER_QUERY;
 use crate::protocol::{AddTasks, OpenQuery, SessionEvent, StagePlan, TaskPlan, TaskReport};
+use crate::transport::WorkerChannel;
 
 /// A query with an open session.
 pub(super) struct Query {
@@ -44,6 +45,30 @@ struct State {
 impl fmt::Debug for Query {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Query").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// What the exchanges of a plan hold of its worker: operators keep what they were executed with, and
+/// neither may keep the other alive.
+struct Local {
+    worker: Weak<Inner>,
+    query: QueryId,
+}
+
+impl fmt::Debug for Local {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Local").field("query", &self.query).finish_non_exhaustive()
+    }
+}
+
+impl LocalTasks for Local {
+    fn worker_of(&self, stage: StageId, task: TaskIdx) -> Option<Arc<dyn WorkerChannel>> {
+        let inner = self.worker.upgrade()?;
+        // A task's id is the query's own, and only one worker is given it.
+        match inner.registry.look_up(TaskId { query: self.query, stage, task }) {
+            Lookup::Found(_) => Some(Arc::new(Worker { inner })),
+            Lookup::NotYet | Lookup::Never(_) => None,
+        }
     }
 }
 
@@ -137,6 +162,8 @@ impl Query {
             deadline: self.deadline,
             compression: DistributedConfig::of(self.config.options()).compression,
             gate: None,
+            local: Some(Arc::new(Local { worker: Arc::downgrade(worker), query: self.id })),
+            fetches: SharedFetches::default(),
         };
         TaskContext::from(&worker.options.session)
             .with_session_config(self.config.clone().with_extension(Arc::new(runtime)))
@@ -187,10 +214,24 @@ impl Query {
         }
     }
 
-    /// Reports of every task, as far as it is.
+    /// Reports of every task, as far as it is, but for those that were given before.
     pub(super) fn reports(&self) -> Vec<TaskReport> {
-        let tasks: Vec<_> = self.state.lock().tasks.values().cloned().collect();
-        tasks.iter().map(|task| task.report()).collect()
+        self.tasks().iter().filter_map(|task| task.report()).collect()
+    }
+
+    /// Says how the tasks went that ended since this was last called. A coordinator that doesn't
+    /// read hears it later.
+    pub(super) fn report_ended(&self) {
+        for task in self.tasks() {
+            let Ok(event) = self.events.try_reserve() else { return };
+            if let Some(report) = task.last_report() {
+                event.send(SessionEvent::TaskDone(report));
+            }
+        }
+    }
+
+    fn tasks(&self) -> Vec<Arc<TaskRun>> {
+        self.state.lock().tasks.values().cloned().collect()
     }
 
     pub(super) fn abort(&self, reason: &TransportError) {

@@ -21,7 +21,7 @@ pub(super) fn open(worker: &Arc<Inner>, open: OpenQuery) -> Result<QuerySession>
     let query = Arc::new(Query::new(worker, &open, peer.events.clone()));
     worker.registry.insert(Arc::clone(&query))?;
     let guard = worker.count_spawned();
-    let server = SessionServer::new(Arc::clone(worker), query, peer);
+    let server = SessionServer::new(Arc::clone(worker), query, peer, open.first);
     // On the I/O runtime, so that pings are answered whatever the plans do. Detached: it ends with
     // the session, whose other half the caller owns.
     drop(worker.options.channels.env().io().spawn(async move {
@@ -49,15 +49,20 @@ struct SessionServer {
     worker: Arc<Inner>,
     query: Arc<Query>,
     peer: SessionPeer,
-    /// Commands that came while tasks were decoded.
+    /// Commands that came with the opening, or while tasks were decoded.
     held: VecDeque<SessionCommand>,
     lease_end: Instant,
 }
 
 impl SessionServer {
-    fn new(worker: Arc<Inner>, query: Arc<Query>, peer: SessionPeer) -> Self {
+    fn new(
+        worker: Arc<Inner>,
+        query: Arc<Query>,
+        peer: SessionPeer,
+        first: Vec<SessionCommand>,
+    ) -> Self {
         let lease_end = Instant::now() + worker.options.lease;
-        Self { worker, query, peer, held: VecDeque::new(), lease_end }
+        Self { worker, query, peer, held: first.into(), lease_end }
     }
 
     async fn run(mut self) {
@@ -119,6 +124,7 @@ impl SessionServer {
             self.lease_end = Instant::now() + self.worker.options.lease;
             match command.ok_or(TransportError::Cancelled)? {
                 SessionCommand::Ping(number) => {
+                    self.query.report_ended();
                     // A full queue means that the coordinator doesn't read: its lease should not
                     // be kept alive by it.
                     let _ = self.peer.events.try_send(SessionEvent::Pong(number));

@@ -49,6 +49,7 @@ struct State {
     handles: Vec<AbortHandle>,
     message_target_bytes: usize,
     metrics: Vec<NodeMetrics>,
+    is_reported: bool,
 }
 
 impl fmt::Debug for TaskRun {
@@ -79,6 +80,7 @@ impl TaskRun {
             handles: Vec::new(),
             message_target_bytes: 0,
             metrics: Vec::new(),
+            is_reported: false,
         };
         Arc::new(Self { worker, id, origin, outputs, failure, state: Mutex::new(state), events })
     }
@@ -123,14 +125,21 @@ impl TaskRun {
         self.on(Event::Released(output.as_usize()));
     }
 
-    /// How the task went or goes.
-    pub(super) fn report(&self) -> TaskReport {
-        let state = self.state.lock();
+    /// How the task went or goes, unless that was said when it was over.
+    pub(super) fn report(&self) -> Option<TaskReport> {
+        let state = &mut *self.state.lock();
         let metrics = match &state.body {
             Some(body) if state.lifecycle.was_started() => metrics::collect(&body.plan),
-            _ => state.metrics.clone(),
+            Some(_) => Vec::new(),
+            None if std::mem::replace(&mut state.is_reported, true) => return None,
+            None => std::mem::take(&mut state.metrics),
         };
-        TaskReport { task: self.id, metrics }
+        Some(TaskReport { task: self.id, metrics })
+    }
+
+    /// How a task went that is over, unless that was said before.
+    pub(super) fn last_report(&self) -> Option<TaskReport> {
+        self.is_over().then(|| self.report()).flatten()
     }
 
     /// Ends the task and gives `reason` to whoever still reads it.
@@ -153,13 +162,8 @@ impl TaskRun {
             }
         }
         drop(state);
-        if let Some((body, metrics)) = finished {
-            // A plan may be large; it is dropped outside of the lock.
-            drop(body);
-            let report = TaskReport { task: self.id, metrics };
-            // Best effort: the answer to `Finish` has it too.
-            let _ = self.events.try_send(SessionEvent::TaskDone(report));
-        }
+        // A plan may be large; it is dropped outside of the lock.
+        drop(finished);
     }
 
     fn start(self: &Arc<Self>, state: &mut State) {
@@ -190,14 +194,14 @@ impl State {
         }
     }
 
-    fn finish(&mut self) -> Option<(Body, Vec<NodeMetrics>)> {
+    fn finish(&mut self) -> Option<Body> {
         let body = self.body.take()?;
         if !self.handles.is_empty() {
             self.metrics = metrics::collect(&body.plan);
         }
         self.drivers.abort_all();
         self.handles.clear();
-        Some((body, self.metrics.clone()))
+        Some(body)
     }
 }
 

@@ -24,6 +24,7 @@ pub fn open_call() -> OpenQuery {
         deadline: None,
         options: Vec::new(),
         metadata: Metadata::default(),
+        first: Vec::new(),
         peer: None,
     }
 }

@@ -124,17 +124,18 @@ impl Pool {
         self.lease(self.data.iter().min_by_key(load).unwrap_or(&self.control)).await
     }
 
-    /// Starts a call, on another connection if the first one was lost before it heard of it.
+    /// Starts a call, on another connection if the first one was lost before it heard of it: then
+    /// `begin` makes another request.
     pub(super) async fn start(
         &self,
         is_data: bool,
         path: &'static str,
-        call: &bytes::Bytes,
+        begin: impl Fn() -> Outgoing,
     ) -> Result<(Lease, Outgoing, tonic::body::Body)> {
         let mut is_first = true;
         loop {
             let lease = if is_data { self.data().await? } else { self.control().await? };
-            let outgoing = Outgoing::beginning_with(call.clone());
+            let outgoing = begin();
             match call::start(&lease, path, &outgoing).await {
                 Ok(body) => return Ok((lease, outgoing, body)),
                 Err(Refused { never_started: true, .. }) if is_first => {

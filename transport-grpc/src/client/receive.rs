@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use datafusion_tributary_core::budget::BudgetGuard;
 use datafusion_tributary_core::error::{Result, TransportError};
 use datafusion_tributary_core::limits::{MAX_CONTROL_BYTES, MAX_FRAME_BYTES};
@@ -33,40 +34,46 @@ const MAX_BATCH_BYTES: usize = MAX_FRAME_BYTES + MAX_CONTROL_BYTES;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Grants(Arc<Mutex<Sink>>);
 
-#[derive(Debug)]
-enum Sink {
-    Early(Vec<UpKind>),
-    Call(Outgoing),
-}
-
-impl Default for Sink {
-    fn default() -> Self {
-        Self::Early(Vec::new())
-    }
+#[derive(Debug, Default)]
+struct Sink {
+    call: Option<Outgoing>,
+    is_answered: bool,
+    /// For the call that may have to take the place of one without an answer.
+    unanswered: Vec<UpKind>,
 }
 
 impl Grants {
     pub(super) fn push(&self, grant: UpKind) {
-        match &mut *self.0.lock() {
-            Sink::Early(grants) => grants.push(grant),
-            Sink::Call(outgoing) => outgoing.push(grant),
+        let mut sink = self.0.lock();
+        if !sink.is_answered {
+            sink.unanswered.push(grant.clone());
+        }
+        if let Some(call) = &sink.call {
+            call.push(grant);
         }
     }
 
     /// No more follow.
     pub(super) fn finish(&self) {
         // Nothing is over before the call has begun.
-        if let Sink::Call(outgoing) = &*self.0.lock() {
-            outgoing.finish();
+        if let Some(call) = &self.0.lock().call {
+            call.finish();
         }
     }
 
-    fn begin(&self, outgoing: Outgoing) {
+    /// The request of a call, with what was granted so far: no batch waits for another round trip.
+    fn begin(&self, call: Bytes) -> Outgoing {
         let mut sink = self.0.lock();
-        if let Sink::Early(grants) = &mut *sink {
-            grants.drain(..).for_each(|grant| outgoing.push(grant));
-        }
-        *sink = Sink::Call(outgoing);
+        let outgoing = Outgoing::beginning_with(call);
+        sink.unanswered.iter().for_each(|grant| outgoing.push(grant.clone()));
+        sink.call = Some(outgoing.clone());
+        outgoing
+    }
+
+    fn answered(&self) {
+        let mut sink = self.0.lock();
+        sink.is_answered = true;
+        sink.unanswered = Vec::new();
     }
 }
 
@@ -79,11 +86,12 @@ pub(super) async fn receive(
 ) {
     let call = encode_call(&Call::Fetch(request));
     let mut cut = CutOnDrop { outputs, worker: pool.worker().to_owned(), reason: ENDED.to_owned() };
-    let (lease, outgoing, body) = match pool.start(true, FETCH, &call).await {
+    let begin = || grants.begin(call.clone());
+    let (lease, outgoing, body) = match pool.start(true, FETCH, begin).await {
         Ok(started) => started,
         Err(error) => return cut.end(&error),
     };
-    grants.begin(outgoing.clone());
+    grants.answered();
     let reader = Reader { outputs: &cut.outputs, outgoing: &outgoing, arriving: None };
     match reader.read(body, lease.worker()).await {
         Ended::Lost(reason) => cut.reason = lease.explain(reason),

@@ -10,7 +10,7 @@ use datafusion_tributary_core::protocol::{
 };
 use datafusion_tributary_core::transport::CommandMessages;
 use datafusion_tributary_core::wire::{
-    Call, SessionMessage, decode_error, decode_session_message, encode_call,
+    Call, SessionMessage, decode_error, decode_session_message, encode_call, encode_command,
 };
 use http_body_util::BodyExt;
 use prost::Message;
@@ -26,12 +26,21 @@ use crate::proto::{Down, DownKind, UpKind};
 use crate::server::SESSION;
 
 /// Opens a session. Dropping the future before it is ready resets the call.
-pub(super) async fn open(pool: &Arc<Pool>, open: OpenQuery) -> Result<QuerySession> {
+pub(super) async fn open(pool: &Arc<Pool>, mut open: OpenQuery) -> Result<QuerySession> {
+    let mut first = Vec::new();
+    for command in open.first.drain(..) {
+        first.extend(encode_command(command)?);
+    }
     let call = encode_call(&Call::OpenQuery(open));
+    let begin = move || {
+        let outgoing = Outgoing::beginning_with(call.clone());
+        first.iter().for_each(|command| outgoing.push(UpKind::Command(command.clone())));
+        outgoing
+    };
     let opening = {
         let pool = Arc::clone(pool);
         async move {
-            let (lease, outgoing, body) = pool.start(false, SESSION, &call).await?;
+            let (lease, outgoing, body) = pool.start(false, SESSION, begin).await?;
             let reader = MessageReader::default();
             let mut session = Session { lease, body, reader, is_open: false };
             match session.next().await? {

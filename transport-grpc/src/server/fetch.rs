@@ -1,5 +1,6 @@
 //! The server's side of a fetch: many outputs in one response, each sent under its own credit.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -36,7 +37,7 @@ pub(super) async fn serve(serving: Arc<Serving>, mut incoming: Incoming, out: Ou
         Err(error) => Err(error),
     };
     let ended = match request {
-        Ok(request) => Outputs::start(&serving, request, &out).run(incoming).await,
+        Ok(request) => Outputs::new(&request).run(request, &serving, incoming, &out).await,
         Err(error) => Some(error),
     };
     out.end(ended.as_ref()).await;
@@ -74,39 +75,42 @@ struct Reader {
 }
 
 impl Outputs {
-    fn start(serving: &Serving, request: FetchRequest, out: &Outgoing) -> Self {
+    fn new(request: &FetchRequest) -> Self {
+        let readers = request.outputs.iter().map(|_| Arc::default()).collect();
+        Self { readers, senders: JoinSet::new() }
+    }
+
+    fn start(&mut self, serving: &Serving, request: FetchRequest, out: &Outgoing) {
         let least = least_credit(&request);
         let compression = request.compression;
         let streams = serving.worker.fetch(request);
-        let mut outputs = Self { readers: Vec::new(), senders: JoinSet::new() };
-        for (output, stream) in (0..).zip(streams) {
-            let reader = Arc::new(Reader::default());
-            outputs.readers.push(Arc::clone(&reader));
+        for ((output, stream), reader) in (0..).zip(streams).zip(&self.readers) {
             let sender = Sender {
                 output,
-                reader,
+                reader: Arc::clone(reader),
                 least,
                 encoder: BatchEncoder::new(compression),
                 out: out.clone(),
                 block: BytesMut::new(),
             };
-            outputs.senders.spawn_on(sender.run(stream), &serving.runtime);
+            self.senders.spawn_on(sender.run(stream), &serving.runtime);
         }
-        outputs
     }
 
     /// Returns the first error of an output, if there was one.
-    async fn run(mut self, mut incoming: Incoming) -> Option<TransportError> {
+    async fn run(
+        mut self,
+        request: FetchRequest,
+        serving: &Serving,
+        mut incoming: Incoming,
+        out: &Outgoing,
+    ) -> Option<TransportError> {
+        let mut request = Some(request);
         let mut first_error = None;
         let mut is_open = true;
         loop {
             tokio::select! {
-                ended = self.senders.join_next() => match ended {
-                    Some(Ok(error)) => first_error = first_error.or(error),
-                    // The worker's runtime ends: this response then ends without its marker.
-                    Some(Err(_)) => {}
-                    None => break,
-                },
+                biased;
                 grant = incoming.next(MAX_GRANT_BYTES), if is_open => match grant {
                     Ok(Some(grant)) => if let Err(error) = self.take(grant) {
                         return Some(error);
@@ -114,6 +118,16 @@ impl Outputs {
                     // It grants no more, and what it has granted is still its own.
                     Ok(None) => is_open = false,
                     Err(error) => return Some(error),
+                },
+                // After the grants that came along with the call: no output has to wait for them.
+                () = ready(()), if request.is_some() => if let Some(request) = request.take() {
+                    self.start(serving, request, out);
+                },
+                ended = self.senders.join_next() => match ended {
+                    Some(Ok(error)) => first_error = first_error.or(error),
+                    // The worker's runtime ends: this response then ends without its marker.
+                    Some(Err(_)) => {}
+                    None => break,
                 },
             }
         }

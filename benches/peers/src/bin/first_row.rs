@@ -23,7 +23,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const N_ROWS: usize = 1000;
 
 /// Compares the latency of tiny queries; prints Markdown.
-#[derive(Clone, Copy, Debug, Parser)]
+#[derive(Clone, Debug, Parser)]
 struct Args {
     #[command(subcommand)]
     command: Option<Command>,
@@ -39,6 +39,9 @@ struct Args {
     /// Files of the table.
     #[arg(long, default_value_t = 8)]
     files: usize,
+    /// Runs one contender alone, for a profiler: single, ours or theirs.
+    #[arg(long)]
+    only: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Subcommand)]
@@ -53,11 +56,11 @@ fn main() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     match args.command {
         Some(Command::Worker) => runtime.block_on(run_worker()),
-        None => runtime.block_on(compare(args)),
+        None => runtime.block_on(compare(&args)),
     }
 }
 
-async fn compare(args: Args) -> Result<()> {
+async fn compare(args: &Args) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let cluster = Cluster::start(args.workers).await?;
     let table = folder.path().join("t");
@@ -72,7 +75,7 @@ async fn compare(args: Args) -> Result<()> {
     cluster.stop().await
 }
 
-async fn compare_query(args: Args, sessions: &Sessions, query: &str) -> Result<()> {
+async fn compare_query(args: &Args, sessions: &Sessions, query: &str) -> Result<()> {
     let ours = plan_bytes_of_ours(&sessions.ours, query).await?;
     let theirs = plan_bytes_of_theirs(&sessions.theirs, query).await?;
     if ours.n_tasks == 0 || theirs.n_tasks == 0 {
@@ -85,9 +88,13 @@ async fn compare_query(args: Args, sessions: &Sessions, query: &str) -> Result<(
     ];
     check_results(&contenders, query).await?;
     let mut timings = vec![Vec::with_capacity(args.runs); contenders.len()];
+    let names = ["single", "ours", "theirs"];
     for nth in 0..args.warm_up + args.runs {
         for turn in 0..contenders.len() {
             let who = (nth + turn) % contenders.len();
+            if args.only.as_ref().is_some_and(|only| only != names[who]) {
+                continue;
+            }
             let (timing, _) = run_query(contenders[who].1, query).await?;
             if nth >= args.warm_up {
                 timings[who].push(timing);

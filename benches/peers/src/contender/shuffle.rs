@@ -19,7 +19,8 @@ use datafusion::prelude::SessionConfig;
 use datafusion_tributary_core::codec::{CodecRegistry, encode_plan};
 use datafusion_tributary_core::config::Compression;
 use datafusion_tributary_core::exec::{
-    Exchange, ExchangeKind, ExchangeRuntime, ExchangeSpec, Routing, new_exchange_node,
+    Exchange, ExchangeKind, ExchangeRuntime, ExchangeSpec, Routing, SharedFetches,
+    new_exchange_node,
 };
 use datafusion_tributary_core::ids::{QueryId, StageId, TaskIdx};
 use datafusion_tributary_core::metadata::Metadata;
@@ -160,6 +161,7 @@ impl OurShuffle {
             deadline: None,
             options: Vec::new(),
             metadata: Metadata::default(),
+            first: Vec::new(),
             peer: None,
         };
         let session = channel.open_query(open).await?;
@@ -203,6 +205,8 @@ impl OurShuffle {
             deadline: None,
             compression: self.compression,
             gate: None,
+            local: None,
+            fetches: SharedFetches::default(),
         };
         let config = SessionConfig::new().with_extension(Arc::new(runtime));
         (new_exchange_node(Exchange::new(spec)), TaskContext::default().with_session_config(config))

@@ -37,11 +37,12 @@ impl EncodedChannel {
 #[deny(clippy::missing_trait_methods)]
 impl WorkerChannel for EncodedChannel {
     async fn open_query(&self, open: OpenQuery) -> Result<QuerySession> {
+        let first = commands_through_wire(open.first.clone())?;
         let peer = open.peer.clone();
-        let Call::OpenQuery(mut open) = decode_call(encode_call(&Call::OpenQuery(open)))? else {
+        let Call::OpenQuery(open) = decode_call(encode_call(&Call::OpenQuery(open)))? else {
             return Err(TransportError::internal("a call became another one"));
         };
-        open.peer = peer;
+        let open = OpenQuery { first, peer, ..open };
         let inner = self.inner.open_query(open).await.map_err(through_wire)?;
         let (session, outer) = QuerySession::pair();
         let (commands, events) = pumps(inner, outer);
@@ -70,6 +71,17 @@ impl WorkerChannel for EncodedChannel {
     async fn info(&self) -> Result<WorkerInfo> {
         decode_info(encode_info(&self.inner.info().await.map_err(through_wire)?))
     }
+}
+
+fn commands_through_wire(commands: Vec<SessionCommand>) -> Result<Vec<SessionCommand>> {
+    let mut decoder = CommandDecoder::default();
+    let mut arrived = Vec::with_capacity(commands.len());
+    for command in commands {
+        for message in encode_command(command)? {
+            arrived.extend(decoder.decode(message)?);
+        }
+    }
+    Ok(arrived)
 }
 
 fn through_wire(error: TransportError) -> TransportError {

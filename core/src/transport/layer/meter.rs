@@ -32,6 +32,16 @@ impl TransferCounter {
         }
     }
 
+    /// Counts what comes through a stream.
+    pub fn count(self: &Arc<Self>, stream: BatchStream) -> BatchStream {
+        let counter = Arc::clone(self);
+        Box::pin(stream.inspect(move |item| {
+            if let Ok(batch) = item {
+                counter.record(batch);
+            }
+        }))
+    }
+
     fn record(&self, batch: &RecordBatch) {
         self.batches.add(1);
         self.bytes.add(used_bytes(batch));
@@ -60,15 +70,8 @@ impl WorkerChannel for MeteredChannel {
     }
 
     fn fetch(&self, request: FetchRequest) -> Vec<BatchStream> {
-        let meter = |inner: BatchStream| -> BatchStream {
-            let counter = Arc::clone(&self.counter);
-            Box::pin(inner.inspect(move |item| {
-                if let Ok(batch) = item {
-                    counter.record(batch);
-                }
-            }))
-        };
-        self.inner.fetch(request).into_iter().map(meter).collect()
+        let streams = self.inner.fetch(request).into_iter();
+        streams.map(|stream| self.counter.count(stream)).collect()
     }
 
     async fn info(&self) -> Result<WorkerInfo> {

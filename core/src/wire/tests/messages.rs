@@ -215,6 +215,7 @@ proptest! {
             deadline: None,
             options: vec![],
             metadata: metadata.clone(),
+            first: Vec::new(),
             peer: None,
         };
         let Ok(Call::OpenQuery(back)) = decode_call(encode_call(&Call::OpenQuery(open))) else { panic!("lost") };

@@ -6,7 +6,7 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use datafusion_tributary_core::error::{Result, TransportError};
 use datafusion_tributary_core::limits::MAX_CONTROL_BYTES;
-use datafusion_tributary_core::wire::EncodedMessage;
+use datafusion_tributary_core::wire::{EncodedMessage, Pieces};
 use prost::Message;
 use prost::encoding::{
     WireType, decode_key, decode_varint, encode_key, encode_varint, encoded_len_varint, key_len,
@@ -45,7 +45,7 @@ fn put_prefix(out: &mut BytesMut, n_bytes: usize) {
 
 /// Appends one of the messages of a batch, as a `FlightData` with this metadata.
 pub(crate) fn put_flight_data(
-    out: &mut BytesMut,
+    pieces: &mut Pieces,
     meta: Option<&FrameMeta>,
     ipc: Option<&EncodedMessage>,
 ) {
@@ -54,7 +54,9 @@ pub(crate) fn put_flight_data(
     let body_bytes = ipc.map_or(0, EncodedMessage::n_body_bytes);
     let fields = [(APP_METADATA, meta_bytes), (DATA_HEADER, header_bytes), (DATA_BODY, body_bytes)];
     let n_bytes = fields.iter().map(|(tag, n_bytes)| field_len(*tag, *n_bytes)).sum();
-    out.reserve(PREFIX_BYTES + n_bytes);
+    let n_copied_body_bytes = ipc.map_or(0, |ipc| ipc.n_copied_bytes(pieces));
+    let out = pieces.end();
+    out.reserve(PREFIX_BYTES + n_bytes - body_bytes + n_copied_body_bytes);
     put_prefix(out, n_bytes);
     if let Some(meta) = meta {
         put_key(out, APP_METADATA, meta_bytes);
@@ -65,7 +67,7 @@ pub(crate) fn put_flight_data(
         out.extend_from_slice(ipc.header());
         if body_bytes > 0 {
             put_key(out, DATA_BODY, body_bytes);
-            ipc.write_body(out);
+            ipc.write_body(pieces);
         }
     }
 }
@@ -86,7 +88,7 @@ fn put_key(out: &mut BytesMut, tag: u32, n_bytes: usize) {
 }
 
 /// Appends a `FlightData` that only has metadata.
-pub(crate) fn put_meta(out: &mut BytesMut, output: u32, kind: FrameKind) {
+pub(crate) fn put_meta(out: &mut Pieces, output: u32, kind: FrameKind) {
     put_flight_data(out, Some(&FrameMeta { output, kind: Some(kind) }), None);
 }
 
@@ -328,9 +330,9 @@ mod tests {
     fn messages_are_cut_wherever_the_pieces_end() {
         let mut bytes = flight_data(&[7; 300]);
         bytes.extend(flight_data(b""));
-        let mut end = BytesMut::new();
+        let mut end = Pieces::gathered();
         put_meta(&mut end, 1, FrameKind::End(Nothing {}));
-        bytes.extend_from_slice(&end);
+        bytes.extend(end.take().concat());
         for n_bytes in [1, 2, 5, 17, 64, 1000] {
             let (heads, bodies, is_midway) = read(&bytes, n_bytes).expect("well-formed");
             assert_eq!(heads.len(), 3, "{n_bytes}");

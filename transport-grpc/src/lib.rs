@@ -18,6 +18,7 @@ mod error;
 mod frame;
 mod proto;
 mod server;
+mod slices;
 mod socket;
 mod tls;
 mod transport;

@@ -1,8 +1,10 @@
 //! A port: accepts connections and serves them until it is told to stop.
 
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::future::ready;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,9 +13,10 @@ use datafusion_tributary_core::error::{Result, TransportError};
 use datafusion_tributary_core::limits::FINISH_WAIT;
 use datafusion_tributary_core::protocol::Peer;
 use datafusion_tributary_core::transport::{Server, ServerHandle, TransportEnv};
-use futures::FutureExt;
 use futures::future::BoxFuture;
+use futures::{FutureExt, TryFutureExt};
 use http::{Request, Response};
+use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::Service;
@@ -28,8 +31,11 @@ use tower::util::BoxCloneService;
 use tower::{BoxError, ServiceExt};
 use url::Url;
 
-use super::GrpcServices;
+use super::body::{CallBody, Form};
+use super::service::respond;
+use super::{GrpcServices, WorkerService};
 use crate::config::{GrpcConfig, GrpcService, h2};
+use crate::slices::Slices;
 use crate::socket::{Executor, Prefaced, set_options};
 use crate::tls::Acceptor;
 use crate::transport::Address;
@@ -89,6 +95,8 @@ impl Listening {
             _ => None,
         };
         let server = Arc::new(Port {
+            // A layer has to see all calls.
+            worker: config.server_layer.is_none().then(|| services.worker()),
             service: Mutex::new(service(&config, services)),
             acceptor,
             executor: Executor(env.io()),
@@ -137,6 +145,8 @@ fn service(config: &GrpcConfig, services: GrpcServices) -> GrpcService {
 }
 
 struct Port {
+    /// For the calls that don't go through `service`.
+    worker: Option<WorkerService>,
     /// Cloned for each connection.
     service: Mutex<GrpcService>,
     acceptor: Option<Acceptor>,
@@ -198,7 +208,8 @@ impl Port {
         peer: Peer,
         mut stopped: watch::Receiver<()>,
     ) {
-        let service = Stamped { service: self.service.lock().clone(), peer };
+        let (worker, service) = (self.worker.clone(), self.service.lock().clone());
+        let service = Stamped { worker, service, peer };
         let io = Prefaced::new(io, self.config.connect_timeout);
         let mut connection = pin!(
             http2::Builder::new(self.executor.clone())
@@ -229,18 +240,67 @@ impl Port {
 
 /// The services for the requests of one connection, which say whose it is.
 struct Stamped {
+    worker: Option<WorkerService>,
     service: GrpcService,
     peer: Peer,
 }
 
 impl Service<Request<Incoming>> for Stamped {
-    type Response = Response<Body>;
+    type Response = Response<PortBody>;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<Body>, BoxError>>;
+    type Future = BoxFuture<'static, Result<Response<PortBody>, BoxError>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(self.peer.clone());
-        self.service.clone().oneshot(request).boxed()
+        if let Some(worker) = self.worker.as_ref()
+            && WorkerService::has(request.uri().path())
+        {
+            let response = match worker.answer(request, Form::Pieces) {
+                Ok(body) => respond(PortBody::Call(body)),
+                Err(status) => status.into_http().map(PortBody::Tonic),
+            };
+            return ready(Ok(response)).boxed();
+        }
+        let response = self.service.clone().oneshot(request);
+        response.map_ok(|response| response.map(PortBody::Tonic)).boxed()
+    }
+}
+
+/// What a port sends: data of its own calls in pieces, which tonic's body doesn't take.
+enum PortBody {
+    Call(CallBody),
+    Tonic(Body),
+}
+
+impl HttpBody for PortBody {
+    type Data = Slices;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Slices>, BoxError>>> {
+        match &mut *self {
+            Self::Call(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
+            Self::Tonic(body) => {
+                let frame = Pin::new(body).poll_frame(cx).map_err(Into::into);
+                frame.map_ok(|frame| frame.map_data(Slices::from))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Call(body) => body.is_end_stream(),
+            Self::Tonic(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Call(body) => body.size_hint(),
+            Self::Tonic(body) => body.size_hint(),
+        }
     }
 }

@@ -3,9 +3,9 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
 use datafusion::common::runtime::JoinSet;
 use datafusion_tributary_core::error::{Result, TransportError};
+use datafusion_tributary_core::wire::Pieces;
 use http::HeaderMap;
 use http_body::{Body as HttpBody, Frame};
 use http_body_util::BodyExt;
@@ -16,29 +16,50 @@ use tonic::body::Body;
 use crate::error::trailers;
 use crate::frame::{MessageReader, protocol};
 use crate::proto::{Up, UpKind};
+use crate::slices::Slices;
 
 /// Frames that wait in a response: one is written while the next is made.
 const QUEUED_FRAMES: usize = 2;
 
+/// How the server above takes the data of a response.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Form {
+    /// Each block as a `Bytes`, which is what tonic knows.
+    OnePiece,
+    /// Large buffers as they are.
+    Pieces,
+}
+
 /// Where the tasks of a call put its response.
 #[derive(Clone, Debug)]
-pub(super) struct Outgoing(mpsc::Sender<Out>);
+pub(super) struct Outgoing {
+    frames: mpsc::Sender<Out>,
+    form: Form,
+}
 
 enum Out {
-    Data(Bytes),
+    Data(Slices),
     Trailers(HeaderMap),
 }
 
 impl Outgoing {
+    /// An empty block, for whole messages.
+    pub(super) fn block(&self) -> Pieces {
+        match self.form {
+            Form::OnePiece => Pieces::copied(),
+            Form::Pieces => Pieces::gathered(),
+        }
+    }
+
     /// Sends data, whole messages; false if nobody reads the response any more.
-    pub(super) async fn send(&self, data: Bytes) -> bool {
-        self.0.send(Out::Data(data)).await.is_ok()
+    pub(super) async fn send(&self, data: impl Into<Slices>) -> bool {
+        self.frames.send(Out::Data(data.into())).await.is_ok()
     }
 
     /// Ends the response.
     pub(super) async fn end(&self, error: Option<&TransportError>) {
         // Who doesn't read it doesn't need it.
-        let _ = self.0.send(Out::Trailers(trailers(error))).await;
+        let _ = self.frames.send(Out::Trailers(trailers(error))).await;
     }
 }
 
@@ -52,22 +73,27 @@ pub(super) struct CallBody {
 
 impl CallBody {
     /// A response, and where its data go; `tasks` are aborted when it is dropped.
-    pub(super) fn new(spawn: impl FnOnce(Outgoing, &mut JoinSet<()>)) -> Self {
+    pub(super) fn new(form: Form, spawn: impl FnOnce(Outgoing, &mut JoinSet<()>)) -> Self {
         let (out, frames) = mpsc::channel(QUEUED_FRAMES);
         let mut tasks = JoinSet::new();
-        spawn(Outgoing(out), &mut tasks);
+        spawn(Outgoing { frames: out, form }, &mut tasks);
         Self { frames, is_over: false, _tasks: tasks }
+    }
+
+    /// The body as tonic has bodies.
+    pub(super) fn into_tonic(self) -> Body {
+        Body::new(self.map_frame(|frame| frame.map_data(Slices::into_bytes)))
     }
 }
 
 impl HttpBody for CallBody {
-    type Data = Bytes;
+    type Data = Slices;
     type Error = h2::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+    ) -> Poll<Option<Result<Frame<Slices>, h2::Error>>> {
         if self.is_over {
             return Poll::Ready(None);
         }

@@ -4,7 +4,6 @@ use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::{Bytes, BytesMut};
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::runtime::JoinSet;
 use datafusion_tributary_core::error::{Result, TransportError};
@@ -12,7 +11,7 @@ use datafusion_tributary_core::limits::{LEASE, MAX_OUTPUTS_PER_TASK};
 use datafusion_tributary_core::protocol::FetchRequest;
 use datafusion_tributary_core::transport::BatchStream;
 use datafusion_tributary_core::transport::credit::{Payment, SenderCredit, least_credit};
-use datafusion_tributary_core::wire::{BatchEncoder, Call, EncodedMessage, encode_error};
+use datafusion_tributary_core::wire::{BatchEncoder, Call, EncodedMessage, Pieces, encode_error};
 use futures::{FutureExt, StreamExt};
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -21,6 +20,7 @@ use super::body::{Incoming, Outgoing};
 use super::{Serving, session};
 use crate::frame::{FLIGHT_DATA_OVERHEAD, protocol, put_flight_data, put_meta};
 use crate::proto::{FrameKind, FrameMeta, Nothing, UpKind};
+use crate::slices::Slices;
 
 /// Small batches travel together in blocks of about this size: a frame of HTTP/2 and a wake-up for
 /// each would cost more than they do.
@@ -91,7 +91,7 @@ impl Outputs {
                 least,
                 encoder: BatchEncoder::new(compression),
                 out: out.clone(),
-                block: BytesMut::new(),
+                block: out.block(),
             };
             self.senders.spawn_on(sender.run(stream), &serving.runtime);
         }
@@ -172,7 +172,7 @@ struct Sender {
     encoder: BatchEncoder,
     out: Outgoing,
     /// Messages that are paid for and not yet sent.
-    block: BytesMut,
+    block: Pieces,
 }
 
 /// Nobody reads the response any more.
@@ -237,7 +237,9 @@ impl Sender {
             self.flush().await?;
         }
         let payment = self.pay(n_bytes).await?;
-        self.block.reserve(n_bytes + messages.len() * FLIGHT_DATA_OVERHEAD);
+        let copied = messages.iter().map(|message| message.n_copied_bytes(&self.block));
+        let n_copied_bytes = copied.sum::<usize>() + messages.len() * FLIGHT_DATA_OVERHEAD;
+        self.block.end().reserve(n_copied_bytes);
         let mut kind = match payment {
             Payment::Credit => FrameKind::Batch(n_bytes as u64),
             Payment::Turn => FrameKind::TurnBatch(n_bytes as u64),
@@ -266,7 +268,7 @@ impl Sender {
     }
 
     async fn flush(&mut self) -> Result<(), Gone> {
-        let block: Bytes = std::mem::take(&mut self.block).freeze();
+        let block = Slices::from(self.block.take());
         // An empty frame is what h2 takes for an attack.
         if block.is_empty() || self.out.send(block).await { Ok(()) } else { Err(Gone) }
     }

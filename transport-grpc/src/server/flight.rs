@@ -25,7 +25,7 @@ use tonic::server::NamedService;
 use tower::{BoxError, Service, ServiceExt};
 
 use super::Serving;
-use super::body::{CallBody, Outgoing};
+use super::body::{CallBody, Form, Outgoing};
 use super::service::{check_grpc, respond};
 use crate::error::to_status;
 use crate::frame::{MessageReader, PREFIX_BYTES, protocol, put_flight_data};
@@ -91,9 +91,10 @@ impl FlightService {
         parsing.spawn_on(async { parse_ticket(message) }, &self.serving.runtime);
         let parsed = parsing.join_next().await.and_then(std::result::Result::ok);
         match parsed.unwrap_or(Err(TransportError::Cancelled)) {
-            Ok((request, empty)) => respond(CallBody::new(|out, tasks| {
-                self.start(request, empty, out, tasks);
-            })),
+            Ok((request, empty)) => {
+                let start = |out, tasks: &mut _| self.start(request, empty, out, tasks);
+                respond(CallBody::new(Form::OnePiece, start).into_tonic())
+            }
             Err(error) => to_status(&error).into_http(),
         }
     }
@@ -132,12 +133,12 @@ async fn send(
         Some(first) => Some(first),
         None => stream.next().await,
     } {
-        let mut block = BytesMut::new();
+        let mut block = out.block();
         let batch = with_schema(batch?, &schema)?;
         for message in encoder.encode_messages(&batch)? {
             put_flight_data(&mut block, None, Some(&message));
         }
-        if !out.send(block.freeze()).await {
+        if !out.send(block.take()).await {
             return Ok(());
         }
     }

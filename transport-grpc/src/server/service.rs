@@ -17,7 +17,7 @@ use tonic::{Code, Status};
 use tower::{BoxError, Service};
 
 use super::Serving;
-use super::body::{CallBody, Incoming};
+use super::body::{CallBody, Form, Incoming};
 use super::{fetch, session};
 
 /// The name of the service.
@@ -41,30 +41,36 @@ impl WorkerService {
         Self { serving }
     }
 
-    fn answer(&self, request: Request<Body>) -> Response<Body> {
-        if let Err(status) = check_grpc(&request) {
-            return status.into_http();
-        }
+    /// Whether a path is one of the service's methods.
+    pub(super) fn has(path: &str) -> bool {
+        matches!(path, SESSION | FETCH | INFO)
+    }
+
+    /// The response to a call.
+    ///
+    /// # Errors
+    /// The status of what isn't one.
+    pub(super) fn answer(&self, request: Request<Body>, form: Form) -> Result<CallBody, Status> {
+        check_grpc(&request)?;
         let peer = peer(&request);
         let serving = Arc::clone(&self.serving);
         let (parts, body) = request.into_parts();
         let incoming = Incoming::new(body);
-        let body = match parts.uri.path() {
-            SESSION => CallBody::new(|out, tasks| {
+        Ok(match parts.uri.path() {
+            SESSION => CallBody::new(form, |out, tasks| {
                 let io = serving.env.io();
                 tasks.spawn_on(session::serve(serving, peer, incoming, out), &io);
             }),
-            FETCH => CallBody::new(|out, tasks| {
+            FETCH => CallBody::new(form, |out, tasks| {
                 let io = serving.env.io();
                 tasks.spawn_on(fetch::serve(serving, incoming, out), &io);
             }),
-            INFO => CallBody::new(|out, tasks| {
+            INFO => CallBody::new(form, |out, tasks| {
                 let io = serving.env.io();
                 tasks.spawn_on(session::serve_info(serving, out), &io);
             }),
-            _ => return Status::unimplemented("a worker has no such method").into_http(),
-        };
-        respond(body)
+            _ => return Err(Status::unimplemented("a worker has no such method")),
+        })
     }
 }
 
@@ -82,7 +88,11 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        ready(Ok(self.answer(request.map(Body::new))))
+        let answer = self.answer(request.map(Body::new), Form::OnePiece);
+        ready(Ok(match answer {
+            Ok(body) => respond(body.into_tonic()),
+            Err(status) => status.into_http(),
+        }))
     }
 }
 
@@ -99,8 +109,8 @@ impl fmt::Debug for WorkerService {
 }
 
 /// A response whose headers go out at once.
-pub(super) fn respond(body: CallBody) -> Response<Body> {
-    let mut response = Response::new(Body::new(body));
+pub(super) fn respond<B>(body: B) -> Response<B> {
+    let mut response = Response::new(body);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     response
 }

@@ -10,21 +10,17 @@ use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 use arrow_ipc::writer::{IpcWriteOptions, StreamEncoder};
 use arrow_ipc::{CompressionType, MetadataVersion};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::header::Content;
 use super::inflate::may_become;
 use super::message::split;
 use super::schema::read_schema;
-use super::{ALIGNMENT, EncodedMessage, ipc};
+use super::{ALIGNMENT, EncodedMessage, Pieces, ipc};
 use crate::config::Compression;
 use crate::error::{ErrorKind, RemoteError, Result, TransportError};
 use crate::limits::{MAX_BATCH_ROWS, MAX_FRAME_BYTES};
 use crate::wire::compact::compact;
-
-/// Buffers from this size on are passed on as they are; smaller ones are copied together, because a
-/// write call for each costs more than the copy.
-const GATHER_BYTES: usize = 32 * 1024;
 
 /// Encodes the batches of one output.
 pub struct BatchEncoder {
@@ -186,22 +182,9 @@ pub struct EncodedBatch {
 impl EncodedBatch {
     fn gather(buffers: Vec<Buffer>) -> Self {
         let n_bytes = buffers.iter().map(|buffer| buffer.len()).sum();
-        let mut pieces = Vec::new();
-        let mut small = BytesMut::new();
-        for buffer in buffers {
-            if buffer.len() < GATHER_BYTES {
-                small.extend_from_slice(&buffer);
-                continue;
-            }
-            if !small.is_empty() {
-                pieces.push(small.split().freeze());
-            }
-            pieces.push(Bytes::from_owner(Owner(buffer)));
-        }
-        if !small.is_empty() {
-            pieces.push(small.freeze());
-        }
-        Self { pieces, n_bytes }
+        let mut pieces = Pieces::gathered();
+        buffers.iter().for_each(|buffer| pieces.push(buffer));
+        Self { pieces: pieces.take(), n_bytes }
     }
 
     /// The frame's length.
@@ -221,13 +204,5 @@ impl EncodedBatch {
             buffer.extend_from_slice(piece);
         }
         buffer.into()
-    }
-}
-
-struct Owner(Buffer);
-
-impl AsRef<[u8]> for Owner {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
     }
 }

@@ -4,10 +4,10 @@ use std::vec;
 
 use arrow::buffer::{Buffer, MutableBuffer};
 use arrow::error::ArrowError;
-use bytes::{BufMut, BytesMut};
+use bytes::BufMut;
 
 use super::inflate::claimed_bytes;
-use super::{ALIGNMENT, Header, ipc};
+use super::{ALIGNMENT, Header, Pieces, ipc};
 
 /// A schema, a dictionary or a batch, ready to be sent. Its body is in the batch's own buffers until
 /// it is written.
@@ -30,11 +30,14 @@ impl EncodedMessage {
     }
 
     /// Appends the body.
-    pub fn write_body(&self, out: &mut BytesMut) {
-        out.reserve(self.n_body_bytes);
-        for piece in &self.body {
-            out.extend_from_slice(piece);
-        }
+    pub fn write_body(&self, out: &mut Pieces) {
+        self.body.iter().for_each(|piece| out.push(piece));
+    }
+
+    /// What [`Self::write_body`] copies of the body.
+    pub fn n_copied_bytes(&self, out: &Pieces) -> usize {
+        let copied = self.body.iter().filter(|piece| !out.is_piece(piece));
+        copied.map(|piece| piece.len()).sum()
     }
 
     /// Length of header and body.

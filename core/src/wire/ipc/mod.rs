@@ -14,6 +14,7 @@ mod incoming;
 mod inflate;
 mod lz4;
 mod message;
+mod pieces;
 mod schema;
 
 use std::fmt::Display;
@@ -25,6 +26,7 @@ pub use self::encode::{BatchEncoder, EncodedBatch};
 pub(super) use self::header::Header;
 pub use self::incoming::{IncomingMessage, ReceivedMessage};
 pub use self::message::EncodedMessage;
+pub use self::pieces::Pieces;
 
 /// Alignment of all buffers, the one that Arrow recommends.
 const ALIGNMENT: usize = 64;

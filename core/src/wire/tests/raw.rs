@@ -7,11 +7,11 @@ use arrow_ipc::{
     BodyCompressionBuilder, Buffer, CompressionType, DictionaryBatchBuilder, FieldNode,
     MessageBuilder, MessageHeader, MetadataVersion, RecordBatchBuilder, root_as_message,
 };
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use crate::config::Compression;
 use crate::error::Result;
-use crate::wire::{BatchDecoder, BatchEncoder, EncodedMessage, IncomingMessage, ReceivedMessage};
+use crate::wire::{BatchDecoder, BatchEncoder, EncodedMessage, IncomingMessage, Pieces, ReceivedMessage};
 
 /// A message as a peer sends it.
 #[derive(Clone, Debug)]
@@ -22,11 +22,12 @@ pub(super) struct Raw {
 
 impl Raw {
     pub(super) fn of(message: &EncodedMessage) -> Self {
-        let mut body = BytesMut::new();
+        let mut body = Pieces::gathered();
         message.write_body(&mut body);
+        let body = body.take().concat();
         assert_eq!(body.len(), message.n_body_bytes());
         assert_eq!(message.n_bytes(), message.header().len() + body.len());
-        Self { header: message.header().to_vec(), body: body.to_vec() }
+        Self { header: message.header().to_vec(), body }
     }
 
     /// The messages of these batches.

@@ -160,8 +160,9 @@ impl fmt::Debug for GrpcConfig {
 
 /// Settings of HTTP/2 that nobody should have to know.
 pub(crate) mod h2 {
-    /// Frames: one write and one read for each, so as large as a message.
-    pub(crate) const FRAME_BYTES: u32 = 1024 * 1024;
+    /// Frames: one write and one read for each, and a body that lies in one isn't copied. So as large
+    /// as a message, with its header.
+    pub(crate) const FRAME_BYTES: u32 = 1024 * 1024 + 64 * 1024;
     /// Credits bound what is in flight, so windows only have to be larger than those of a stream
     /// with some outputs…
     pub(crate) const STREAM_WINDOW_BYTES: u32 = 16 * 1024 * 1024;

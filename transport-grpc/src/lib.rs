@@ -9,8 +9,8 @@
 //! are Flight's `FlightData` messages, many outputs in one call. The standard
 //! `FlightService.DoGet` serves one output to any Flight client; see [`ticket`].
 //!
-//! Data bypasses the codecs of tonic and prost: a batch is copied once into one block on the
-//! sending side, and once into aligned buffers on the receiving side.
+//! Data bypasses the codecs of tonic and prost: large buffers are written from where they are, and a
+//! large body usually stays where HTTP/2 has read it. What is small is copied once on each side.
 
 mod client;
 mod config;

@@ -68,6 +68,15 @@ pub(crate) struct FrameMeta {
     pub(crate) output: u32,
     #[prost(oneof = "FrameKind", tags = "2, 3, 4, 5, 6, 7")]
     pub(crate) kind: Option<FrameKind>,
+    /// As many bytes as bring a body to an aligned place of its frame.
+    #[prost(bytes = "bytes", tag = "8")]
+    pub(crate) padding: Bytes,
+}
+
+impl FrameMeta {
+    pub(crate) fn new(output: u32, kind: FrameKind) -> Self {
+        Self { output, kind: Some(kind), padding: Bytes::new() }
+    }
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]

@@ -87,3 +87,47 @@ impl Buf for Slices {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slices() -> Slices {
+        let pieces = [&b"ab"[..], b"", b"cde", b"f"];
+        pieces.map(Bytes::from_static).to_vec().into()
+    }
+
+    #[test]
+    fn bytes_come_in_order_however_they_are_taken() {
+        for n in 1..=6 {
+            let (mut left, mut seen) = (slices(), Vec::new());
+            while left.has_remaining() {
+                let n = n.min(left.remaining());
+                seen.extend_from_slice(&left.copy_to_bytes(n));
+                assert_eq!(left.remaining(), 6 - seen.len());
+            }
+            assert_eq!(seen, b"abcdef", "{n} at a time");
+        }
+        assert_eq!(slices().into_bytes().as_ref(), b"abcdef");
+    }
+
+    #[test]
+    fn a_write_gets_all_pieces_that_it_takes() {
+        let mut left = slices();
+        left.advance(1);
+        let mut into = [IoSlice::new(&[]); 8];
+        assert_eq!(left.chunks_vectored(&mut into), 3);
+        let seen: Vec<&[u8]> = into[..3].iter().map(|piece| &**piece).collect();
+        assert_eq!(seen, [&b"b"[..], b"cde", b"f"]);
+        assert_eq!(left.chunks_vectored(&mut into[..2]), 2);
+        left.advance(5);
+        assert!(left.is_empty());
+        assert_eq!(left.chunks_vectored(&mut [IoSlice::new(&[])]), 0);
+    }
+
+    #[test]
+    fn one_piece_is_not_copied() {
+        let piece = Bytes::from(vec![1, 2, 3]);
+        assert_eq!(Slices::from(piece.clone()).into_bytes().as_ptr(), piece.as_ptr());
+    }
+}

@@ -162,11 +162,7 @@ impl Reader<'_> {
                 Ok(frame) => frame,
                 Err(status) => return Ended::Lost(cause(&status)),
             };
-            if let Some(data) = frame.data_ref() {
-                if let Err(error) = self.take(data, &mut frames) {
-                    return Ended::Error(error);
-                }
-            } else if let Some(trailers) = frame.trailers_ref() {
+            if let Some(trailers) = frame.trailers_ref() {
                 let is_whole = !frames.is_midway() && self.arriving.is_none();
                 return match refusal(worker, trailers).filter(|_| is_whole) {
                     // A gateway that has lost the worker, after or before its first rows.
@@ -175,15 +171,20 @@ impl Reader<'_> {
                     None => Ended::Lost(CUT.to_owned()),
                 };
             }
+            let Ok(data) = frame.into_data() else { continue };
+            if let Err(error) = self.take(data, &mut frames) {
+                return Ended::Error(error);
+            }
         }
         Ended::Lost(CUT.to_owned())
     }
 
-    fn take(&mut self, mut bytes: &[u8], frames: &mut FlightReader) -> Result<()> {
+    fn take(&mut self, mut bytes: Bytes, frames: &mut FlightReader) -> Result<()> {
+        let n_held_bytes = bytes.len();
         while let Some(found) = frames.next(&mut bytes)? {
             match found {
                 Found::Head(head) => self.take_head(head)?,
-                Found::Body(bytes) => self.take_body(bytes)?,
+                Found::Body(bytes) => self.take_body(bytes, n_held_bytes)?,
             }
         }
         Ok(())
@@ -253,12 +254,13 @@ impl Reader<'_> {
         self.complete_message()
     }
 
-    fn take_body(&mut self, bytes: &[u8]) -> Result<()> {
+    /// Takes bytes that are a part of so many which stay in memory with them.
+    fn take_body(&mut self, bytes: Bytes, n_held_bytes: usize) -> Result<()> {
         let arriving = self.arriving.as_mut().ok_or_else(|| protocol("a body of no batch"))?;
         let left = arriving.n_missing_body_bytes.checked_sub(bytes.len());
         arriving.n_missing_body_bytes = left.ok_or_else(|| protocol("a body above its length"))?;
         if let Some(message) = arriving.kept.as_mut().and_then(|kept| kept.message.as_mut()) {
-            message.write(bytes)?;
+            message.write_shared(bytes, n_held_bytes)?;
         }
         self.complete_message()
     }

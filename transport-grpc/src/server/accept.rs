@@ -1,7 +1,7 @@
 //! A port: accepts connections and serves them until it is told to stop.
 
-use std::net::SocketAddr;
 use std::future::ready;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};

@@ -245,8 +245,8 @@ impl Sender {
             Payment::Turn => FrameKind::TurnBatch(n_bytes as u64),
         };
         for message in &messages {
-            let meta = FrameMeta { output: self.output, kind: Some(kind) };
-            put_flight_data(&mut self.block, Some(&meta), Some(message));
+            let meta = FrameMeta::new(self.output, kind);
+            put_flight_data(&mut self.block, Some(meta), Some(message));
             kind = FrameKind::More(Nothing {});
         }
         Ok(Ok(()))

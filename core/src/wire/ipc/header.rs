@@ -48,6 +48,11 @@ impl Header {
         content(self.message.as_ref())
     }
 
+    /// Whether the message is a dictionary, which outlives the batches that come after it.
+    pub(super) fn is_dictionary(&self) -> bool {
+        self.message.as_ref().header_type() == MessageHeader::DictionaryBatch
+    }
+
     pub(super) fn n_bytes(&self) -> usize {
         self.n_bytes
     }

@@ -1,4 +1,4 @@
-//! A message on its way in: its bytes are copied once, to where its arrays will have them.
+//! A message on its way in: its bytes are copied once at most, to where its arrays will have them.
 
 use std::ops::Range;
 
@@ -6,6 +6,7 @@ use arrow::buffer::{Buffer, MutableBuffer};
 use bytes::Bytes;
 
 use super::Header;
+use super::inflate::WIDEST;
 use crate::error::Result;
 use crate::wire::check::{catch, malformed};
 
@@ -13,8 +14,13 @@ use crate::wire::check::{catch, malformed};
 /// a peer can't make this process hold what it only announces.
 const EAGER_BYTES: usize = 16 * 1024 * 1024;
 
+/// Bodies from this length on are kept as they came, if they came in one piece whose place in memory
+/// suits: below it, copying costs little, and a batch could hold much more memory than it uses.
+pub const SHARED_BODY_BYTES: usize = 256 * 1024;
+
 /// A message whose body arrives in chunks. Each IPC buffer has an aligned allocation of its own, so
-/// that an array's memory is what its rows use, and goes when the array goes.
+/// that an array's memory is what its rows use, and goes when the array goes. The exception is a
+/// large body that is kept as it came, whose arrays hold it together.
 #[derive(Debug)]
 pub struct IncomingMessage {
     header: Header,
@@ -82,6 +88,36 @@ impl IncomingMessage {
         // What follows the last buffer is padding.
         self.n_received += chunk.len();
         Ok(())
+    }
+
+    /// Takes the next bytes of the body, which are a part of `n_held_bytes` that stay in memory with
+    /// them. Doesn't copy a whole body that is aligned and most of what it holds.
+    ///
+    /// # Errors
+    /// As those of [`Self::write`].
+    pub fn write_shared(&mut self, chunk: Bytes, n_held_bytes: usize) -> Result<()> {
+        if !self.can_share(&chunk, n_held_bytes) {
+            return self.write(&chunk);
+        }
+        while let Some(range) = self.open_range() {
+            // Each knows its own length only, so that memory isn't counted twice.
+            let buffer = match range.is_empty() {
+                true => self.empty.clone(),
+                false => chunk.slice(range).into(),
+            };
+            self.complete.push(buffer);
+        }
+        self.n_received = chunk.len();
+        Ok(())
+    }
+
+    fn can_share(&self, chunk: &Bytes, n_held_bytes: usize) -> bool {
+        let n_bytes = self.header.n_body_bytes();
+        n_bytes >= SHARED_BODY_BYTES
+            && chunk.len() == n_bytes
+            && n_held_bytes.saturating_sub(n_bytes) <= n_bytes / 8
+            && chunk.as_ptr().align_offset(WIDEST) == 0
+            && !self.header.is_dictionary()
     }
 
     /// Bytes that the body still lacks.

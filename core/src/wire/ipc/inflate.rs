@@ -22,7 +22,7 @@ use crate::limits::{FREE_INFLATION_BYTES, MAX_FRAME_BYTES, MAX_INFLATION_RATIO};
 const STORED: i64 = -1;
 
 /// The alignment of Arrow's widest numbers.
-const WIDEST: usize = 16;
+pub(super) const WIDEST: usize = 16;
 
 /// The buffers of a body as they were before compression, each in memory of its own.
 pub(super) fn inflate(

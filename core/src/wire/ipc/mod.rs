@@ -24,7 +24,7 @@ use arrow::error::ArrowError;
 pub use self::decode::BatchDecoder;
 pub use self::encode::{BatchEncoder, EncodedBatch};
 pub(super) use self::header::Header;
-pub use self::incoming::{IncomingMessage, ReceivedMessage};
+pub use self::incoming::{IncomingMessage, ReceivedMessage, SHARED_BODY_BYTES};
 pub use self::message::EncodedMessage;
 pub use self::pieces::Pieces;
 

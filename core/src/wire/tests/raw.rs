@@ -11,7 +11,9 @@ use bytes::Bytes;
 
 use crate::config::Compression;
 use crate::error::Result;
-use crate::wire::{BatchDecoder, BatchEncoder, EncodedMessage, IncomingMessage, Pieces, ReceivedMessage};
+use crate::wire::{
+    BatchDecoder, BatchEncoder, EncodedMessage, IncomingMessage, Pieces, ReceivedMessage,
+};
 
 /// A message as a peer sends it.
 #[derive(Clone, Debug)]

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, Int64Array, StringArray, StringViewArray, new_empty_array,
+    Array, ArrayRef, AsArray, DictionaryArray, Int64Array, StringArray, StringViewArray,
+    new_empty_array,
 };
-use arrow::datatypes::{DataType, Field, Int64Type};
+use arrow::datatypes::{DataType, Field, Int32Type, Int64Type};
 use arrow::record_batch::RecordBatch;
 use bytes::Bytes;
 
@@ -14,7 +15,9 @@ use super::raw::{Raw, decode};
 use crate::config::Compression;
 use crate::error::{ErrorKind, TransportError};
 use crate::limits::MAX_SCHEMA_DEPTH;
-use crate::wire::{BatchDecoder, BatchEncoder, IncomingMessage, samples, used_bytes};
+use crate::wire::{
+    BatchDecoder, BatchEncoder, IncomingMessage, ReceivedMessage, samples, used_bytes,
+};
 
 fn compressions() -> [Compression; 3] {
     [Compression::None, Compression::Lz4, Compression::Zstd]
@@ -107,6 +110,67 @@ fn buffers_have_memory_of_their_own() {
     memory.dedup();
     assert_eq!(memory.len(), 10);
     assert!(decoded.get_array_memory_size() < 10 * (4096 * 8 + 256));
+}
+
+/// Bytes in memory that begin so far behind an aligned place.
+fn placed(bytes: &[u8], offset: usize) -> Bytes {
+    let mut memory = vec![0; bytes.len() + 128];
+    let start = memory.as_ptr().align_offset(64) + offset;
+    memory[start..start + bytes.len()].copy_from_slice(bytes);
+    Bytes::from(memory).slice(start..start + bytes.len())
+}
+
+fn receive_shared(raw: &Raw, body: &Bytes, n_held_bytes: usize) -> ReceivedMessage {
+    let header = Bytes::copy_from_slice(&raw.header);
+    let mut incoming = IncomingMessage::begin(header, body.len()).expect("a message");
+    incoming.write_shared(body.clone(), n_held_bytes).expect("its body");
+    incoming.finish().expect("all of it")
+}
+
+#[test]
+fn a_large_body_is_kept_where_its_place_suits() {
+    let columns: [(&str, ArrayRef); 2] = [
+        ("n", Arc::new(Int64Array::from_iter_values(0..40_000))),
+        ("t", Arc::new((0..40_000).map(|n| Some(n.to_string())).collect::<StringArray>())),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).expect("columns of one length");
+    for compression in compressions() {
+        let messages = Raw::all(std::slice::from_ref(&batch), compression);
+        let n_bytes = messages[1].body.len();
+        for (offset, n_held_bytes, is_kept) in [
+            (0, n_bytes, true),
+            (16, n_bytes + 1000, true),
+            (9, n_bytes, false),
+            (0, 2 * n_bytes, false),
+        ] {
+            let body = placed(&messages[1].body, offset);
+            let mut decoder = BatchDecoder::new();
+            assert_eq!(decoder.take(messages[0].receive(1000).expect("a schema")), Ok(None));
+            let received = receive_shared(&messages[1], &body, n_held_bytes);
+            let decoded = decoder.take(received).expect("decodes").expect("a batch");
+            assert_eq!(decoded, batch, "{compression:?}");
+            let is_compressed = compression != Compression::None;
+            assert_eq!(body.is_unique(), is_compressed || !is_kept, "{offset}, {n_held_bytes}");
+            let (held, used) = (decoded.get_array_memory_size(), used_bytes(&decoded));
+            assert!(held < used + 4096, "{held} bytes for {used}");
+        }
+    }
+}
+
+#[test]
+fn a_large_dictionary_does_not_keep_its_body() {
+    let texts: Vec<_> = (0..4000).map(|n| format!("{n:0>100}")).collect();
+    let column: DictionaryArray<Int32Type> = texts.iter().map(String::as_str).collect();
+    let batch = RecordBatch::try_from_iter([("d", Arc::new(column) as ArrayRef)]).expect("it");
+    let mut decoder = BatchDecoder::new();
+    let mut decoded = None;
+    for raw in Raw::all(std::slice::from_ref(&batch), Compression::None) {
+        let body = placed(&raw.body, 0);
+        let received = receive_shared(&raw, &body, body.len());
+        decoded = decoder.take(received).expect("decodes");
+        assert!(body.is_unique());
+    }
+    assert_eq!(decoded, Some(batch));
 }
 
 #[test]

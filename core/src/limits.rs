@@ -58,6 +58,10 @@ pub const PING_INTERVAL: Duration = Duration::from_secs(3);
 /// A control session that is silent for this long is taken for dead.
 pub const LEASE: Duration = Duration::from_secs(9);
 
+/// A channel that wasn't used for so long is closed when a channel to another worker is opened.
+/// Calls that run on it go on.
+pub const CHANNEL_IDLE: Duration = Duration::from_secs(600);
+
 /// How long the end of a result waits for the workers' metrics.
 pub const FINISH_WAIT: Duration = Duration::from_secs(2);
 

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use dashmap::DashMap;
+use tokio::time::Instant;
 use url::Url;
 
 use super::{SharedAttempt, ShuffleTransport, TransportEnv, WorkerChannel};
 use crate::error::{Result, TransportError};
+use crate::limits::CHANNEL_IDLE;
 
 /// Where the workers are. Implementing [`workers`](Self::workers) is enough for service discovery;
 /// channels then come from a [`TransportRegistry`].
@@ -55,7 +57,14 @@ impl ChannelResolver for StaticWorkers {
 pub struct TransportRegistry {
     env: TransportEnv,
     transports: DashMap<String, Arc<dyn ShuffleTransport>>,
-    channels: DashMap<Url, Arc<SharedAttempt<Arc<dyn WorkerChannel>>>>,
+    channels: DashMap<Url, Known>,
+}
+
+/// A channel that was opened or is being.
+#[derive(Clone, Debug)]
+struct Known {
+    channel: Arc<SharedAttempt<Arc<dyn WorkerChannel>>>,
+    last_used: Instant,
 }
 
 impl TransportRegistry {
@@ -85,13 +94,25 @@ impl TransportRegistry {
     /// transport's own error, after which the next call connects anew.
     pub async fn channel(&self, worker: &Url) -> Result<Arc<dyn WorkerChannel>> {
         let transport = self.transport(worker)?;
-        let cell = Arc::clone(&self.channels.entry(worker.clone()).or_default());
-        let channel = cell.get(|_| true, transport.connect(worker, &self.env)).await;
+        let attempt = self.attempt(worker);
+        let channel = attempt.get(|_| true, transport.connect(worker, &self.env)).await;
         if channel.is_err() {
             // Addresses that lead nowhere aren't kept; who waits for this one holds it.
-            self.channels.remove_if(worker, |_, known| Arc::ptr_eq(known, &cell));
+            self.channels.remove_if(worker, |_, known| Arc::ptr_eq(&known.channel, &attempt));
         }
         channel
+    }
+
+    fn attempt(&self, worker: &Url) -> Arc<SharedAttempt<Arc<dyn WorkerChannel>>> {
+        let now = Instant::now();
+        if let Some(mut known) = self.channels.get_mut(worker) {
+            known.last_used = now;
+            return Arc::clone(&known.channel);
+        }
+        // Workers come and go: those that left are forgotten when another one comes.
+        self.channels.retain(|_, known| now - known.last_used < CHANNEL_IDLE);
+        let new = || Known { channel: Arc::default(), last_used: now };
+        Arc::clone(&self.channels.entry(worker.clone()).or_insert_with(new).channel)
     }
 
     /// Whether a transport serves the worker's scheme.

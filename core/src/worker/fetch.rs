@@ -21,16 +21,23 @@ pub(super) struct OutputStream(State);
 
 enum State {
     /// Nothing has been asked for.
-    Idle(Arc<Inner>, Arc<FetchRequest>, OutputIdx),
-    Attaching(BoxFuture<'static, Result<Reader>>),
+    Idle(Wanted),
+    Attaching(BoxFuture<'static, Result<Reader>>, Wanted),
     Reading(Reader),
     Over,
 }
 
 impl OutputStream {
     pub(super) fn new(worker: Arc<Inner>, request: Arc<FetchRequest>, output: OutputIdx) -> Self {
-        Self(State::Idle(worker, request, output))
+        Self(State::Idle(Wanted { worker, request, output }))
     }
+}
+
+#[derive(Clone)]
+struct Wanted {
+    worker: Arc<Inner>,
+    request: Arc<FetchRequest>,
+    output: OutputIdx,
 }
 
 impl Stream for OutputStream {
@@ -40,11 +47,11 @@ impl Stream for OutputStream {
         let state = &mut self.0;
         loop {
             match state {
-                State::Idle(worker, request, output) => {
-                    let attach = attach(Arc::clone(worker), Arc::clone(request), *output);
-                    *state = State::Attaching(attach.boxed());
+                State::Idle(wanted) => {
+                    let wanted = wanted.clone();
+                    *state = State::Attaching(attach(wanted.clone()).boxed(), wanted);
                 }
-                State::Attaching(attach) => match std::task::ready!(attach.poll_unpin(cx)) {
+                State::Attaching(attach, _) => match std::task::ready!(attach.poll_unpin(cx)) {
                     Ok(reader) => *state = State::Reading(reader),
                     Err(error) => {
                         *state = State::Over;
@@ -64,11 +71,15 @@ impl Stream for OutputStream {
     }
 }
 
-async fn attach(
-    worker: Arc<Inner>,
-    request: Arc<FetchRequest>,
-    output: OutputIdx,
-) -> Result<Reader> {
+impl Drop for OutputStream {
+    fn drop(&mut self) {
+        if let State::Attaching(_, Wanted { worker, request, output }) = &self.0 {
+            worker.registry.release(request.task, *output);
+        }
+    }
+}
+
+async fn attach(Wanted { worker, request, output }: Wanted) -> Result<Reader> {
     let task = find(&worker, &request).await?;
     let attached = task.attach(output, request.message_target_bytes)?;
     Ok(Reader { task, output: attached, output_idx: output })

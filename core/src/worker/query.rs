@@ -1,7 +1,7 @@
 //! One query on a worker: its tasks and their plans.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
@@ -21,7 +21,7 @@ use crate::codec::{StageDecoder, apply_options};
 use crate::config::DistributedConfig;
 use crate::error::{Origin, Result, TransportError, to_remote};
 use crate::exec::{ExchangeRuntime, LocalTasks, SharedFetches};
-use crate::ids::{QueryId, StageId, TaskId, TaskIdx};
+use crate::ids::{OutputIdx, QueryId, StageId, TaskId, TaskIdx};
 use crate::limits::MAX_TASKS_PER_QUERY;
 use crate::protocol::{AddTasks, OpenQuery, SessionEvent, StagePlan, TaskPlan, TaskReport};
 use crate::transport::WorkerChannel;
@@ -38,6 +38,8 @@ pub(super) struct Query {
 #[derive(Default)]
 struct State {
     tasks: HashMap<(StageId, TaskIdx), Arc<TaskRun>>,
+    /// Outputs whose readers didn't wait for their tasks.
+    released: HashMap<(StageId, TaskIdx), HashSet<OutputIdx>>,
     is_sealed: bool,
     ended: Option<TransportError>,
 }
@@ -195,10 +197,35 @@ impl Query {
             return Err(reason.clone());
         }
         match state.tasks.entry((stage, task)) {
-            Entry::Occupied(_) => Err(TransportError::Protocol(format!("{id} was added twice"))),
+            Entry::Occupied(_) => {
+                return Err(TransportError::Protocol(format!("{id} was added twice")));
+            }
             Entry::Vacant(entry) => {
-                entry.insert(run);
-                Ok(())
+                entry.insert(Arc::clone(&run));
+            }
+        }
+        let released = state.released.remove(&(stage, task));
+        drop(state);
+        released.into_iter().flatten().for_each(|output| run.release_unread(output));
+        Ok(())
+    }
+
+    /// An output's reader is gone. Where its task isn't here yet that is remembered, for `limit`
+    /// tasks at most; the output is then released at the end of the query.
+    pub(super) fn release(&self, task: TaskId, output: OutputIdx, limit: usize) {
+        let key = (task.stage, task.task);
+        let mut state = self.state.lock();
+        match state.tasks.get(&key).map(Arc::clone) {
+            Some(run) => {
+                drop(state);
+                run.release_unread(output);
+            }
+            None if state.is_sealed || state.released.len() >= limit => {}
+            None => {
+                let outputs = state.released.entry(key).or_default();
+                if outputs.len() < limit {
+                    outputs.insert(output);
+                }
             }
         }
     }

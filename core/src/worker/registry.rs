@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use super::query::Query;
 use super::task::TaskRun;
 use crate::error::{Result, TransportError};
-use crate::ids::{QueryId, TaskId};
+use crate::ids::{OutputIdx, QueryId, TaskId};
 use crate::limits::MAX_TOMBSTONES;
 
 /// Queries by id.
@@ -131,6 +131,14 @@ impl Registry {
             };
         };
         query.look_up(task)
+    }
+
+    /// The reader of an output is gone, and may have waited for its task.
+    pub(super) fn release(&self, task: TaskId, output: OutputIdx) {
+        let query = self.queries.get(&task.query).map(|query| Arc::clone(&query));
+        if let Some(query) = query {
+            query.release(task, output, self.max_parked);
+        }
     }
 
     fn park(&self) -> Result<Parked<'_>> {

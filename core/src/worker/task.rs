@@ -119,6 +119,13 @@ impl TaskRun {
         Ok(Arc::clone(found))
     }
 
+    /// Releases an output unless it has a reader: it isn't kept for one that is gone.
+    pub(super) fn release_unread(self: &Arc<Self>, output: OutputIdx) {
+        if self.outputs.get(output.as_usize()).is_some_and(|found| found.claim()) {
+            self.release(output);
+        }
+    }
+
     /// An output's reader is gone.
     pub(super) fn release(self: &Arc<Self>, output: OutputIdx) {
         self.outputs[output.as_usize()].release();

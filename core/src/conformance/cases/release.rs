@@ -5,6 +5,7 @@ use futures::{FutureExt, StreamExt};
 use crate::conformance::lab::{Lab, check};
 use crate::conformance::script::{Gate, Script, Step, numbered};
 use crate::conformance::{Fixture, Verdict};
+use crate::ids::StageId;
 use crate::limits::OUTPUT_WINDOW_BYTES;
 
 /// **C09** Dropping a stream releases its output on the producer promptly, midway and after the last
@@ -54,7 +55,29 @@ pub async fn c09_dropping_a_stream_releases_its_output(fixture: &dyn Fixture) ->
     gate.open();
     lab.batch(&mut kept).await?;
     drop(kept);
-    lab.until("the end of the task", || lab.worker.stats().tasks == 0).await
+    lab.until("the end of the task", || lab.worker.stats().tasks == 0).await?;
+    parked_streams_are_released(&lab).await
+}
+
+/// Dropped while it waits for its task, too.
+async fn parked_streams_are_released(lab: &Lab) -> Verdict {
+    let steps = vec![Step::Batch(numbered(0)), Step::Wait(Gate::closed())];
+    let script = Script::new(numbered(0).schema(), vec![steps.clone(), steps]);
+    let query = lab.open().await?;
+    let [mut kept, mut parked] = query.fetch([0, 1])?;
+    // Polls until the worker has heard of it.
+    for _ in 0..20 {
+        for stream in [&mut kept, &mut parked] {
+            check!(stream.next().now_or_never().is_none(), "a batch of a task that isn't there");
+        }
+        lab.settle().await?;
+    }
+    drop(parked);
+    lab.settle().await?;
+    query.add(StageId(1), &script).await?;
+    query.seal().await?;
+    lab.batch(&mut kept).await?;
+    lab.until("the release of an output that was dropped early", || script.dropped(1) == 1).await
 }
 
 /// **C10** Soon after the last stream and session nothing is left: no reservation, no task, no

@@ -132,6 +132,20 @@ impl Lab {
         }
     }
 
+    /// What adds a stage of one task.
+    pub(super) fn add_command(
+        &self,
+        stage: StageId,
+        script: &Arc<Script>,
+    ) -> Verdict<SessionCommand> {
+        let plan = encode_plan(&script.plan(), &self.codecs)
+            .map_err(|error| Failure::from(format!("the plan can't be encoded: {error}")))?;
+        let stage =
+            StagePlan { stage, n_tasks: 1, plan, subquery_values: Vec::new(), inputs: Vec::new() };
+        let tasks = vec![TaskPlan { task: TaskIdx(0), leaves: Vec::new() }];
+        Ok(SessionCommand::AddTasks(Box::new(AddTasks { stage, tasks })))
+    }
+
     pub(super) async fn open(&self) -> Verdict<Query<'_>> {
         self.open_with(self.open_call()).await
     }
@@ -296,12 +310,7 @@ impl Query<'_> {
 
     /// Adds a stage of one task.
     pub(super) async fn add(&self, stage: StageId, script: &Arc<Script>) -> Verdict {
-        let plan = encode_plan(&script.plan(), &self.lab.codecs)
-            .map_err(|error| Failure::from(format!("the plan can't be encoded: {error}")))?;
-        let stage =
-            StagePlan { stage, n_tasks: 1, plan, subquery_values: Vec::new(), inputs: Vec::new() };
-        let tasks = vec![TaskPlan { task: TaskIdx(0), leaves: Vec::new() }];
-        self.command(SessionCommand::AddTasks(Box::new(AddTasks { stage, tasks }))).await
+        self.command(self.lab.add_command(stage, script)?).await
     }
 
     pub(super) async fn seal(&self) -> Verdict {

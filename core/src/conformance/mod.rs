@@ -131,6 +131,7 @@ list_cases! {
     open::c20_metadata_makes_the_round_trip,
     open::c21_a_version_mismatch_is_refused_at_open,
     open::c22_a_draining_worker_finishes_what_it_has,
+    open::c23_first_commands_go_along_with_the_opening,
 }
 
 /// Makes a `#[tokio::test]` of each clause, in the module where it is called. The argument is an
@@ -162,6 +163,7 @@ macro_rules! conformance_suite {
             c20_metadata_makes_the_round_trip
             c21_a_version_mismatch_is_refused_at_open
             c22_a_draining_worker_finishes_what_it_has
+            c23_first_commands_go_along_with_the_opening
         }
     };
     (@tests $fixture:expr => $($case:ident)*) => {

@@ -84,6 +84,8 @@ pub type BatchStream = Pin<Box<dyn Stream<Item = Result<RecordBatch>> + Send>>;
 /// * **C21** A protocol version mismatch is refused at open, both versions in the error.
 /// * **C22** A draining worker answers `open_query` with `Draining`, while running queries may still
 ///   add tasks, open fetches and be reached by new connections.
+/// * **C23** The first commands of a session go along with its opening, before all others and in
+///   their order; a fetch that comes before them waits.
 #[async_trait]
 pub trait WorkerChannel: Debug + Send + Sync + 'static {
     /// Opens a query's control session on the worker. The session is the query's lease there: when

@@ -2,14 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use crate::conformance::lab::{Lab, check, fetch};
+use futures::{FutureExt, StreamExt};
+
+use crate::config::Compression;
+use crate::conformance::lab::{Lab, MESSAGE_BYTES, check, fetch};
 use crate::conformance::script::{Gate, Script, Step, numbered};
 use crate::conformance::{Fixture, Verdict};
 use crate::error::TransportError;
-use crate::ids::StageId;
+use crate::ids::{OutputIdx, StageId, TaskId, TaskIdx};
 use crate::limits::MAX_METADATA_BYTES;
 use crate::metadata::{Metadata, RESERVED_PREFIX};
-use crate::protocol::{OpenQuery, PROTOCOL_VERSION, WorkerState};
+use crate::protocol::{FetchRequest, OpenQuery, PROTOCOL_VERSION, SessionCommand, WorkerState};
 
 /// **C20** Metadata makes the round trip, is bounded, and rejects reserved keys.
 pub async fn c20_metadata_makes_the_round_trip(fixture: &dyn Fixture) -> Verdict {
@@ -106,5 +109,44 @@ pub async fn c22_a_draining_worker_finishes_what_it_has(fixture: &dyn Fixture) -
     let both = futures::future::try_join(drain, queries);
     let (is_drained, ()) = lab.within("the drained worker", both).await??;
     check!(is_drained, "the worker did not drain");
+    Ok(())
+}
+
+/// **C23** The first commands of a session go along with its opening, before all others and in their
+/// order; a fetch that comes before them waits.
+pub async fn c23_first_commands_go_along_with_the_opening(fixture: &dyn Fixture) -> Verdict {
+    let lab = Lab::start(fixture).await?;
+    let script = |nth| Script::new(numbered(0).schema(), vec![vec![Step::Batch(numbered(nth))]]);
+    let scripts = [script(1), script(2), script(3)];
+    let mut first = Vec::new();
+    for (stage, script) in (1..).map(StageId).zip(&scripts) {
+        first.push(lab.add_command(stage, script)?);
+    }
+    // After it, nothing can be added: what comes behind it isn't there.
+    first.push(SessionCommand::Seal);
+    let call = OpenQuery { first, ..lab.open_call() };
+    let id = call.query;
+    let request = |stage| FetchRequest {
+        task: TaskId { query: id, stage: StageId(stage), task: TaskIdx(0) },
+        outputs: vec![OutputIdx(0)],
+        deadline: None,
+        message_target_bytes: MESSAGE_BYTES,
+        compression: Compression::None,
+    };
+    let [mut early] = fetch(lab.channel.as_ref(), request(1))?;
+    check!(early.next().now_or_never().is_none(), "a batch of a query that isn't open");
+    lab.settle().await?;
+    let mut query = lab.open_with(call).await?;
+    check!(lab.all(&mut early).await? == [numbered(1)], "the early fetch lost its batch");
+    for nth in 2..=3 {
+        let [mut stream] = fetch(lab.channel.as_ref(), request(nth))?;
+        let batches = lab.all(&mut stream).await?;
+        check!(batches == [numbered(nth as usize)], "stage {nth} has {} batches", batches.len());
+    }
+    let [mut never] = fetch(lab.channel.as_ref(), request(4))?;
+    let error = lab.error(&mut never).await?;
+    check!(matches!(error, TransportError::NotFound(_)), "an unsealed query: {error}");
+    let reports = query.finish().await?;
+    check!(reports.len() == 3, "{} reports of three tasks", reports.len());
     Ok(())
 }

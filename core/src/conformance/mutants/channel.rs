@@ -43,6 +43,7 @@ pub(super) enum Break {
     LosesMetadata,
     ClaimsVersion,
     GivesUpDraining,
+    ForgetsFirstCommands,
 }
 
 #[derive(Debug)]
@@ -66,6 +67,7 @@ impl WorkerChannel for BrokenChannel {
             Break::ForgetsDeadlines => open.deadline = None,
             Break::LosesMetadata => open.metadata = Metadata::default(),
             Break::ClaimsVersion => open.protocol_version = PROTOCOL_VERSION,
+            Break::ForgetsFirstCommands => open.first.clear(),
             _ => {}
         }
         let opened = self.inner.open_query(open).await;

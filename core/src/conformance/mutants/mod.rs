@@ -73,6 +73,7 @@ mutants! {
     c20 "loses the metadata" Defect::Channel(Break::LosesMetadata);
     c21 "claims the current version" Defect::Channel(Break::ClaimsVersion);
     c22 "gives up a draining worker" Defect::Channel(Break::GivesUpDraining);
+    c23 "forgets the first commands" Defect::Channel(Break::ForgetsFirstCommands);
 }
 
 impl Mutant {

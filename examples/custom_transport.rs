@@ -13,7 +13,7 @@ use datafusion::common::runtime::{JoinSet, SpawnedTask};
 use datafusion_tributary::core::conformance::{CASES, TransportFixture};
 use datafusion_tributary::core::error::{Result, TransportError};
 use datafusion_tributary::core::transport::byte_stream::{
-    ByteStreamChannel, Dial, Io, LivenessConfig, serve_stream,
+    ByteStreamChannel, ByteStreamServer, Dial, Duplex, LivenessConfig, StreamKind,
 };
 use datafusion_tributary::core::transport::{
     Server, ServerHandle, ShuffleTransport, TransportEnv, WorkerChannel,
@@ -66,16 +66,16 @@ impl ShuffleTransport for PipeTransport {
     ) -> Result<Server> {
         check_scheme(listen)?;
         let (listener, mut accepted) = mpsc::channel(16);
-        let (env, liveness) = (env.clone(), self.liveness);
+        let server = ByteStreamServer::new(worker, env).with_liveness(self.liveness);
+        let io = env.io();
         if listening(&self.listeners).insert(listen.clone(), listener).is_some() {
             return Err(unavailable(listen, "somebody listens there already"));
         }
         let accept = SpawnedTask::spawn(async move {
             let mut calls = JoinSet::new();
-            while let Some(io) = accepted.recv().await {
+            while let Some(pipe) = accepted.recv().await {
                 while calls.try_join_next().is_some() {}
-                let (worker, env) = (Arc::clone(&worker), env.clone());
-                calls.spawn(async move { serve_stream(io, worker, &env, None, liveness).await });
+                calls.spawn_on(server.clone().serve(Duplex::from_io(pipe), None), &io);
             }
         });
         let pipes = Listening {
@@ -95,12 +95,12 @@ struct Pipes {
 }
 
 impl Dial for Pipes {
-    fn dial(&self) -> BoxFuture<'_, Result<Box<dyn Io>>> {
+    fn dial(&self, _kind: StreamKind) -> BoxFuture<'_, Result<Duplex>> {
         Box::pin(async {
             let (near, far) = duplex(PIPE_BYTES);
             let sent = self.listener.send(far).await;
             sent.map_err(|_| unavailable(&self.url, "the server is gone"))?;
-            Ok(Box::new(near) as Box<dyn Io>)
+            Ok(Duplex::from_io(near))
         })
     }
 }
@@ -148,6 +148,7 @@ pub(crate) fn pipe_fixture() -> TransportFixture {
     let liveness = LivenessConfig {
         ping_interval: std::time::Duration::from_millis(100),
         lease: std::time::Duration::from_millis(1000),
+        in_band: true,
     };
     TransportFixture::new(Arc::new(PipeTransport::new(liveness)), || {
         let url = format!("pipe://worker-{}", NEXT.fetch_add(1, Ordering::Relaxed));

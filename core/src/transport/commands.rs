@@ -16,6 +16,7 @@ use crate::wire::encode_command;
 /// must not end the lease that they keep.
 pub struct CommandMessages {
     commands: mpsc::Receiver<SessionCommand>,
+    first: VecDeque<SessionCommand>,
     held: VecDeque<SessionCommand>,
     pieces: Box<dyn Iterator<Item = Bytes> + Send>,
 }
@@ -23,7 +24,19 @@ pub struct CommandMessages {
 impl CommandMessages {
     /// The messages of these commands.
     pub fn new(commands: mpsc::Receiver<SessionCommand>) -> Self {
-        Self { commands, held: VecDeque::new(), pieces: Box::new(iter::empty()) }
+        Self {
+            commands,
+            first: VecDeque::new(),
+            held: VecDeque::new(),
+            pieces: Box::new(iter::empty()),
+        }
+    }
+
+    /// These commands before the others.
+    #[must_use]
+    pub fn with_first(mut self, first: Vec<SessionCommand>) -> Self {
+        self.first = first.into();
+        self
     }
 
     /// The next message, or none after the last command. Cancel-safe.
@@ -45,7 +58,7 @@ impl CommandMessages {
             if let Some(piece) = self.pieces.next() {
                 return Ok(Some(piece));
             }
-            let command = match self.held.pop_front() {
+            let command = match self.first.pop_front().or_else(|| self.held.pop_front()) {
                 Some(command) => command,
                 None => match self.commands.recv().await {
                     Some(command) => command,
@@ -59,7 +72,10 @@ impl CommandMessages {
 
 impl fmt::Debug for CommandMessages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CommandMessages").field("held", &self.held).finish_non_exhaustive()
+        f.debug_struct("CommandMessages")
+            .field("first", &self.first)
+            .field("held", &self.held)
+            .finish_non_exhaustive()
     }
 }
 
@@ -70,6 +86,22 @@ mod tests {
     use crate::limits::PLAN_PIECE_BYTES;
     use crate::protocol::{AddTasks, StagePlan, TaskPlan};
     use crate::wire::CommandDecoder;
+
+    #[tokio::test]
+    async fn what_comes_with_the_opening_is_first() {
+        let (commands, receiver) = mpsc::channel(8);
+        commands.try_send(SessionCommand::Finish).expect("room");
+        drop(commands);
+        let first = vec![SessionCommand::Seal; SESSION_QUEUE + 1];
+        let mut messages = CommandMessages::new(receiver).with_first(first);
+        let mut decoder = CommandDecoder::default();
+        let mut decoded = Vec::new();
+        while let Some(message) = messages.next().await.expect("sent") {
+            decoded.extend(decoder.decode(message).expect("a message"));
+        }
+        assert_eq!(decoded.len(), SESSION_QUEUE + 2);
+        assert!(matches!(decoded.last(), Some(SessionCommand::Finish)), "{decoded:?}");
+    }
 
     #[tokio::test]
     async fn pings_go_between_the_pieces_of_a_plan() {

@@ -22,8 +22,8 @@ mod tests;
 pub use self::call::{Call, decode_call, decode_info, encode_call, encode_info};
 pub use self::error::{decode_error, encode_error};
 pub use self::ipc::{
-    BatchDecoder, BatchEncoder, EncodedBatch, EncodedMessage, IncomingMessage, Pieces,
-    ReceivedMessage, SHARED_BODY_BYTES,
+    BatchDecoder, BatchEncoder, EncodedMessage, IncomingMessage, Pieces, ReceivedMessage,
+    SHARED_BODY_BYTES,
 };
 pub use self::session::{
     CommandDecoder, SessionMessage, decode_session_message, encode_command, encode_session_message,

@@ -51,7 +51,7 @@ pub fn ticket(request: &FetchRequest, schema: &SchemaRef) -> Result<Bytes> {
         return Err(TransportError::Protocol(format!("a ticket for {n_outputs} outputs")));
     }
     let empty = RecordBatch::new_empty(Arc::clone(schema));
-    let schema = BatchEncoder::new(request.compression).encode(&empty)?.into_buffer();
+    let schema = BatchEncoder::new(request.compression).encode(&empty)?;
     let ticket = Ticket {
         call: encode_call(&Call::Fetch(request.clone())),
         schema: Bytes::copy_from_slice(&schema),

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::fetch::{FetchStream, Link};
-use super::frame::{FrameReader, Kind, write_small};
-use super::{CUT, Dial, Io, LivenessConfig, lost, session, silent_for};
+use super::frame::Kind;
+use super::read::FrameReader;
+use super::write::FrameWriter;
+use super::{CUT, Dial, LivenessConfig, StreamKind, broken, lost, session, silent_for};
 use crate::error::{Result, TransportError};
 use crate::protocol::{FetchRequest, OpenQuery, QuerySession, WorkerInfo};
 use crate::transport::{BatchStream, TransportEnv, WorkerChannel};
@@ -40,10 +42,12 @@ impl ByteStreamChannel {
     }
 
     async fn call_info(&self) -> Result<WorkerInfo> {
-        let mut io = self.link.dial().await?;
-        let broken = |error: std::io::Error| lost(&self.link.worker, false, error);
-        write_small(&mut io, Kind::Call, encode_call(&Call::Info)).await.map_err(broken)?;
-        match FrameReader::default().next(&mut io).await.map_err(broken)? {
+        let stream = self.link.dial(StreamKind::Control).await?;
+        let (mut from, mut to) = (FrameReader::new(stream.from), FrameWriter::new(stream.to));
+        // A server that refuses the call may have stopped to read, and says why.
+        let _ = to.send(Kind::Call, &encode_call(&Call::Info)).await;
+        let answer = from.next().await.map_err(|error| broken(&self.link.worker, false, &error))?;
+        match answer {
             Some((Kind::Info, info)) => decode_info(info),
             Some((Kind::Error, error)) => Err(decode_error(&error)),
             Some((other, _)) => Err(TransportError::Protocol(format!(
@@ -66,8 +70,8 @@ impl fmt::Debug for ByteStreamChannel {
 #[deny(clippy::missing_trait_methods)]
 impl WorkerChannel for ByteStreamChannel {
     async fn open_query(&self, open: OpenQuery) -> Result<QuerySession> {
-        let io: Box<dyn Io> = self.link.dial().await?;
-        session::open(&self.link, io, open).await
+        let stream = self.link.dial(StreamKind::Control).await?;
+        session::open(&self.link, stream, open).await
     }
 
     fn fetch(&self, request: FetchRequest) -> Vec<BatchStream> {

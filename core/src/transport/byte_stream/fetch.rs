@@ -1,22 +1,22 @@
 //! The client's side of one fetched output.
 
-use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use arrow::buffer::Buffer;
 use arrow::record_batch::RecordBatch;
-use bytes::BytesMut;
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::{FutureExt, Stream};
-use tokio::io::{AsyncWrite, BufReader};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::frame::{FrameReader, Kind, put_frame};
-use super::{CUT, Dial, Io, LivenessConfig, lost, silent_for};
-use crate::budget::{BudgetGuard, NetworkBudget};
+use super::batch::IncomingBatch;
+use super::frame::{Kind, number, read_number};
+use super::read::FrameReader;
+use super::write::FrameWriter;
+use super::{CUT, Dial, Duplex, LivenessConfig, StreamKind, broken, lost, silent_for};
+use crate::budget::NetworkBudget;
 use crate::error::{Result, TransportError};
 use crate::protocol::FetchRequest;
 use crate::transport::credit::{Payment, ReaderCredit, least_credit};
@@ -34,14 +34,14 @@ pub(super) struct Link {
 
 impl Link {
     /// Opens a stream and notices a peer that doesn't answer.
-    pub(super) async fn dial(&self) -> Result<Box<dyn Io>> {
+    pub(super) async fn dial(&self, kind: StreamKind) -> Result<Duplex> {
         let lease = self.liveness.lease;
-        let dialed = tokio::time::timeout(lease, self.dialer.dial()).await;
+        let dialed = tokio::time::timeout(lease, self.dialer.dial(kind)).await;
         dialed.unwrap_or_else(|_| Err(lost(&self.worker, false, silent_for(lease))))
     }
 }
 
-/// Dials at the first poll, reads as it is polled, and closes its stream when dropped.
+/// Dials at the first poll, reads as it is polled, and cuts its stream when dropped.
 pub(super) struct FetchStream(State);
 
 enum State {
@@ -87,139 +87,168 @@ impl Stream for FetchStream {
     }
 }
 
-/// A stream whose call was sent.
+/// A stream whose call is on its way.
 struct Open {
     link: Link,
-    io: BufReader<Box<dyn Io>>,
-    /// What waits to be written; the peer may have closed its reading half.
-    out: BytesMut,
-    reader: FrameReader,
+    from: FrameReader,
+    to: FrameWriter,
     decoder: BatchDecoder,
     credit: ReaderCredit,
-    /// The reservation of the batch that is being read.
-    arriving: Option<BudgetGuard>,
+    arriving: Option<IncomingBatch>,
     has_answered: bool,
     silence: Pin<Box<Sleep>>,
     is_waiting: bool,
 }
 
 impl Open {
+    /// The call isn't written yet: the first grant goes along with it.
     async fn dial(link: Link, request: FetchRequest) -> Result<Box<Self>> {
-        let io = link.dial().await?;
-        let mut out = BytesMut::new();
-        put_frame(&mut out, Kind::Call, &encode_call(&Call::Fetch(request.clone())));
-        Ok(Box::new(Self {
-            io: BufReader::new(io),
-            out,
-            reader: FrameReader::default(),
+        let stream = link.dial(StreamKind::Data).await?;
+        let credit = ReaderCredit::new(&link.budget, least_credit(&request));
+        let mut to = FrameWriter::new(stream.to);
+        to.put(Kind::Call, &encode_call(&Call::Fetch(request)));
+        let mut open = Self {
+            from: FrameReader::new(stream.from),
+            to,
             decoder: BatchDecoder::new(),
-            credit: ReaderCredit::new(&link.budget, least_credit(&request)),
+            credit,
             arriving: None,
             has_answered: false,
             silence: Box::pin(sleep_until(Instant::now() + link.liveness.lease)),
             is_waiting: false,
             link,
-        }))
+        };
+        if !open.top_up() {
+            open.take_turn();
+        }
+        Ok(Box::new(open))
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
         loop {
             // Before the wait, so that the grant is on its way.
-            if let Some(n_bytes) = self.credit.top_up() {
-                put_frame(&mut self.out, Kind::Credit, &(n_bytes as u64).to_le_bytes());
-            }
+            self.top_up();
             self.flush(cx);
-            let frame = match self.poll_frame(cx) {
-                Poll::Ready(frame) => frame,
+            let incoming = match self.poll_incoming(cx) {
+                Poll::Ready(incoming) => incoming,
                 Poll::Pending => {
-                    if self.arriving.is_none() && self.credit.take_turn() {
-                        put_frame(&mut self.out, Kind::Turn, &[]);
+                    if self.arriving.is_none() && self.take_turn() {
                         self.flush(cx);
                     }
                     return self.poll_silence(cx).map(|error| Some(Err(error)));
                 }
             };
             self.is_waiting = false;
-            match frame {
-                Ok(Some(Incoming::Batch(frame))) => {
+            match incoming {
+                Ok(Incoming::Batch(batch)) => {
                     self.has_answered = true;
-                    let batch = self.decoder.decode(frame);
-                    self.arriving = None;
-                    return Poll::Ready(Some(batch));
+                    return Poll::Ready(Some(Ok(batch)));
                 }
-                Ok(Some(Incoming::Error(error))) => return Poll::Ready(Some(Err(error))),
-                Ok(Some(Incoming::End)) => return Poll::Ready(None),
-                Ok(Some(Incoming::Other)) => {}
-                Ok(None) => return Poll::Ready(Some(Err(self.lost(CUT)))),
+                Ok(Incoming::Other) => {}
+                Ok(Incoming::End) => return Poll::Ready(None),
                 Err(error) => return Poll::Ready(Some(Err(error))),
             }
         }
     }
 
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Incoming>>> {
-        let header = match ready!(self.reader.poll_header(cx, &mut self.io)) {
+    fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming>> {
+        let header = match ready!(self.from.poll_header(cx)) {
             Ok(Some(header)) => header,
-            Ok(None) => return Poll::Ready(Ok(None)),
+            Ok(None) => return Poll::Ready(Err(self.lost(CUT))),
             Err(error) => return Poll::Ready(Err(self.broken(&error))),
         };
-        let payment = match header.kind {
-            Kind::Data => Some(Payment::Credit),
-            Kind::TurnData => Some(Payment::Turn),
-            _ => None,
-        };
-        if let (None, Some(payment)) = (&self.arriving, payment) {
-            // Known now, reserved now: its body isn't read yet.
-            self.arriving = Some(self.credit.spend(payment, header.n_bytes)?);
+        if let Some(payment) = header.kind.payment() {
+            return self.poll_batch(cx, payment, header.n_bytes);
         }
-        let body = match ready!(self.reader.poll_body(cx, &mut self.io)) {
-            Ok(body) => body,
+        let payload = match ready!(self.from.poll_payload(cx)) {
+            Ok(payload) => payload,
             Err(error) => return Poll::Ready(Err(self.broken(&error))),
         };
-        Poll::Ready(Ok(Some(match header.kind {
-            Kind::Data | Kind::TurnData => Incoming::Batch(body),
-            Kind::Error => Incoming::Error(decode_error(&body)),
-            Kind::End => Incoming::End,
-            Kind::KeepAlive => Incoming::Other,
+        Poll::Ready(self.take(header.kind, &payload))
+    }
+
+    fn poll_batch(
+        &mut self,
+        cx: &mut Context<'_>,
+        payment: Payment,
+        n_bytes: usize,
+    ) -> Poll<Result<Incoming>> {
+        let batch = match &mut self.arriving {
+            Some(batch) => batch,
+            // Known now, reserved now: its body isn't read yet.
+            none => none.insert(IncomingBatch::new(self.credit.spend(payment, n_bytes)?, n_bytes)),
+        };
+        loop {
+            let part = match ready!(self.from.poll_part(cx)) {
+                Ok(part) => part,
+                Err(error) => return Poll::Ready(Err(self.broken(&error))),
+            };
+            if part.is_empty() {
+                break;
+            }
+            batch.write(part, &mut self.decoder)?;
+            let n_bytes = part.len();
+            self.from.consume(n_bytes);
+        }
+        self.from.end_frame();
+        let batch = self.arriving.take().map(IncomingBatch::finish).transpose()?;
+        Poll::Ready(Ok(batch.map_or(Incoming::Other, Incoming::Batch)))
+    }
+
+    fn take(&mut self, kind: Kind, payload: &Bytes) -> Result<Incoming> {
+        match kind {
+            Kind::Error => Err(decode_error(payload)),
+            Kind::End => Ok(Incoming::End),
+            Kind::KeepAlive => Ok(Incoming::Other),
             Kind::Want => {
-                self.credit.want(read_u64(&body)?);
-                Incoming::Other
+                self.credit.want(read_number(payload)?);
+                Ok(Incoming::Other)
             }
-            other => {
-                let text = format!("an unexpected {other:?} frame in a fetched output");
-                return Poll::Ready(Err(TransportError::Protocol(text)));
-            }
-        })))
+            other => Err(TransportError::Protocol(format!(
+                "an unexpected {other:?} frame in a fetched output"
+            ))),
+        }
+    }
+
+    /// Grants bytes ahead of need; false if there is nothing to grant.
+    fn top_up(&mut self) -> bool {
+        let grant = self.credit.top_up();
+        if let Some(n_bytes) = grant {
+            self.to.put(Kind::Credit, &number(n_bytes));
+        }
+        grant.is_some()
+    }
+
+    fn take_turn(&mut self) -> bool {
+        let is_new = self.credit.take_turn();
+        if is_new {
+            self.to.put(Kind::Turn, &[]);
+        }
+        is_new
     }
 
     /// Writes what the stream takes. A write error isn't ours to report: the peer may have sent its
     /// last frame and closed, and otherwise reading fails too.
     fn flush(&mut self, cx: &mut Context<'_>) {
-        while !self.out.is_empty() {
-            match Pin::new(&mut self.io).poll_write(cx, &self.out) {
-                Poll::Ready(Ok(n)) if n > 0 => drop(self.out.split_to(n)),
-                Poll::Ready(_) => self.out.clear(),
-                Poll::Pending => return,
-            }
+        if let Poll::Ready(Err(_)) = self.to.poll_flush(cx) {
+            self.to.clear();
         }
-        // Sockets don't buffer; for others a flush that isn't ready goes on at the next poll.
-        let _ = Pin::new(&mut self.io).poll_flush(cx);
     }
 
     /// Ready once the peer has been silent for the lease while its answer was waited for.
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<TransportError> {
-        if self.reader.take_progress() || !std::mem::replace(&mut self.is_waiting, true) {
+        if !self.link.liveness.in_band {
+            return Poll::Pending;
+        }
+        if self.from.take_progress() || !std::mem::replace(&mut self.is_waiting, true) {
             self.silence.as_mut().reset(Instant::now() + self.link.liveness.lease);
         }
         ready!(self.silence.as_mut().poll(cx));
         Poll::Ready(self.lost(&silent_for(self.link.liveness.lease)))
     }
 
-    fn broken(&self, error: &io::Error) -> TransportError {
-        match error.kind() {
-            io::ErrorKind::InvalidData => TransportError::Protocol(error.to_string()),
-            io::ErrorKind::UnexpectedEof => self.lost(CUT),
-            _ => self.lost(&error.to_string()),
-        }
+    fn broken(&self, error: &std::io::Error) -> TransportError {
+        broken(&self.link.worker, self.has_answered, error)
     }
 
     fn lost(&self, reason: &str) -> TransportError {
@@ -228,16 +257,7 @@ impl Open {
 }
 
 enum Incoming {
-    Batch(Buffer),
-    Error(TransportError),
+    Batch(RecordBatch),
     End,
     Other,
-}
-
-/// The number in a credit frame.
-pub(super) fn read_u64(bytes: &[u8]) -> Result<usize> {
-    let bytes = bytes.try_into().map(u64::from_le_bytes).ok();
-    bytes
-        .and_then(|number| usize::try_from(number).ok())
-        .ok_or_else(|| TransportError::Protocol("a credit frame without its number".to_owned()))
 }

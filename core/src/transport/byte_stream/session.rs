@@ -4,68 +4,54 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use futures::FutureExt;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::fetch::Link;
-use super::frame::{FrameReader, Kind, write_error, write_small};
-use super::{CUT, Io, LivenessConfig, lost, silent_for};
+use super::frame::Kind;
+use super::read::FrameReader;
+use super::write::FrameWriter;
+use super::{CUT, Duplex, LivenessConfig, broken, lost, silent_for};
 use crate::error::{Result, TransportError};
-use crate::protocol::{OpenQuery, QuerySession, SessionCommand, SessionEvent, SessionPeer};
+use crate::protocol::{OpenQuery, QuerySession, SessionCommand, SessionEvent};
 use crate::transport::{CommandMessages, WorkerChannel};
 use crate::wire::{
     Call, CommandDecoder, SessionMessage, decode_error, decode_session_message, encode_call,
-    encode_session_message,
+    encode_error, encode_session_message,
 };
 
 /// Opens a session from the client's side.
-pub(super) async fn open(
-    link: &Link,
-    mut io: Box<dyn Io>,
-    open: OpenQuery,
-) -> Result<QuerySession> {
+pub(super) async fn open(link: &Link, stream: Duplex, mut open: OpenQuery) -> Result<QuerySession> {
     let lease = link.liveness.lease;
-    let call = encode_call(&Call::OpenQuery(open));
-    let mut reader = FrameReader::default();
-    let answer = async {
-        write_small(&mut io, Kind::Call, call).await?;
-        loop {
-            match reader.next(&mut io).await? {
-                Some((Kind::KeepAlive, _)) => {}
-                other => return io::Result::Ok(other),
-            }
+    let (session, peer) = QuerySession::pair();
+    let first = std::mem::take(&mut open.first);
+    let mut to = FrameWriter::new(stream.to);
+    to.put(Kind::Call, &encode_call(&Call::OpenQuery(open)));
+    let messages = CommandMessages::new(peer.commands).with_first(first);
+    let mut commands = Commands { to, messages };
+    let mut events = Events { link: link.clone(), from: FrameReader::new(stream.from) };
+    // The call and the first commands are written while the answer is waited for, which may be that
+    // nobody reads them.
+    let opened = async {
+        tokio::select! {
+            opened = events.opened() => opened,
+            Err(error) = commands.write() => Err(error),
         }
     };
-    match timeout(lease, answer).await {
-        Err(_) => return Err(lost(&link.worker, false, silent_for(lease))),
-        Ok(Err(error)) => return Err(lost(&link.worker, false, error)),
-        Ok(Ok(None)) => return Err(lost(&link.worker, false, CUT)),
-        Ok(Ok(Some((Kind::Error, error)))) => return Err(decode_error(&error)),
-        Ok(Ok(Some((Kind::Event, event)))) => match decode_session_message(event)? {
-            SessionMessage::Opened => {}
-            SessionMessage::Event(_) => {
-                return Err(unexpected("an event before the session was open"));
-            }
-        },
-        Ok(Ok(Some((other, _)))) => {
-            return Err(unexpected(&format!("a {other:?} frame for an opened session")));
-        }
-    }
-    let (session, peer) = QuerySession::pair();
-    let run = run_client(link.clone(), io, reader, peer);
+    let opened = timeout(lease, opened).await;
+    opened.unwrap_or_else(|_| Err(lost(&link.worker, false, silent_for(lease))))?;
+    let run = run_client(events, commands, peer.events);
     // Detached: it ends with the session's halves, which the caller owns.
     drop(link.io.spawn(run));
     Ok(session)
 }
 
-async fn run_client(link: Link, io: Box<dyn Io>, mut reader: FrameReader, peer: SessionPeer) {
-    let (mut from, mut to) = tokio::io::split(io);
-    let SessionPeer { commands, events } = peer;
+async fn run_client(mut from: Events, mut to: Commands, events: mpsc::Sender<SessionEvent>) {
     // When all commands are written, the peer's last event is still waited for.
     let ended = tokio::select! {
-        ended = read_events(&link, &mut from, &mut reader, &events) => ended,
-        Err(error) = write_commands(&mut to, commands) => Err(error),
+        ended = from.pass(&events) => ended,
+        Err(error) = to.write() => Err(error),
         // The caller has dropped the events' half, which ends the session.
         () = events.closed() => return,
     };
@@ -74,77 +60,123 @@ async fn run_client(link: Link, io: Box<dyn Io>, mut reader: FrameReader, peer: 
     }
 }
 
-/// Passes events on until the end frame.
-async fn read_events(
-    link: &Link,
-    from: &mut (impl AsyncRead + Unpin),
-    reader: &mut FrameReader,
-    events: &mpsc::Sender<SessionEvent>,
-) -> Result<()> {
-    let lease = link.liveness.lease;
-    loop {
-        let frame = timeout(lease, reader.next(from)).await;
-        match frame {
-            Err(_) if reader.take_progress() => {}
-            Err(_) => return Err(lost(&link.worker, true, silent_for(lease))),
-            Ok(Err(error)) => return Err(lost(&link.worker, true, error)),
-            Ok(Ok(None)) => return Err(lost(&link.worker, true, CUT)),
-            Ok(Ok(Some((Kind::KeepAlive, _)))) => {}
-            Ok(Ok(Some((Kind::End, _)))) => return Ok(()),
-            Ok(Ok(Some((Kind::Error, error)))) => return Err(decode_error(&error)),
-            Ok(Ok(Some((Kind::Event, event)))) => match decode_session_message(event)? {
-                SessionMessage::Event(event) => {
-                    if events.send(event).await.is_err() {
+/// What the client hears.
+struct Events {
+    link: Link,
+    from: FrameReader,
+}
+
+impl Events {
+    /// Waits for the answer to the opening.
+    async fn opened(&mut self) -> Result<()> {
+        match self.next(false).await? {
+            Some(SessionMessage::Opened) => Ok(()),
+            Some(SessionMessage::Event(_)) => {
+                Err(unexpected("an event before the session was open"))
+            }
+            None => Err(unexpected("an end before the session was open")),
+        }
+    }
+
+    /// Passes events on until the end frame.
+    async fn pass(&mut self, events: &mpsc::Sender<SessionEvent>) -> Result<()> {
+        while let Some(message) = self.next(true).await? {
+            let SessionMessage::Event(event) = message else {
+                return Err(unexpected("a second opening of a session"));
+            };
+            if events.send(event).await.is_err() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The next message, or none after the end frame.
+    async fn next(&mut self, is_open: bool) -> Result<Option<SessionMessage>> {
+        loop {
+            match self.frame(is_open).await? {
+                (Kind::KeepAlive, _) => {}
+                (Kind::Event, event) => return decode_session_message(event).map(Some),
+                (Kind::Error, error) => return Err(decode_error(&error)),
+                (Kind::End, _) => return Ok(None),
+                (other, _) => return Err(unexpected(&format!("a {other:?} frame in a session"))),
+            }
+        }
+    }
+
+    async fn frame(&mut self, is_open: bool) -> Result<(Kind, Bytes)> {
+        let LivenessConfig { lease, in_band, .. } = self.link.liveness;
+        loop {
+            self.from.take_progress();
+            let frame = match is_open && in_band {
+                true => timeout(lease, self.from.next()).await,
+                false => Ok(self.from.next().await),
+            };
+            let worker = &self.link.worker;
+            return match frame {
+                Ok(Ok(Some(frame))) => Ok(frame),
+                Ok(Ok(None)) => Err(lost(worker, is_open, CUT)),
+                Ok(Err(error)) => Err(broken(worker, is_open, &error)),
+                Err(_) if self.from.take_progress() => continue,
+                Err(_) => Err(lost(worker, is_open, silent_for(lease))),
+            };
+        }
+    }
+}
+
+/// What the client says.
+struct Commands {
+    to: FrameWriter,
+    messages: CommandMessages,
+}
+
+impl Commands {
+    /// Passes commands on, those that are there together; the end of the commands is the end of
+    /// what is written. Cancel-safe.
+    ///
+    /// # Errors
+    /// That of a command that can't be sent; a broken stream is the reader's to report.
+    async fn write(&mut self) -> Result<()> {
+        loop {
+            let message = match self.messages.next().now_or_never() {
+                Some(message) => message?,
+                None => {
+                    if self.to.flush().await.is_err() {
                         return Ok(());
                     }
+                    self.messages.next().await?
                 }
-                SessionMessage::Opened => return Err(unexpected("a second opening of a session")),
-            },
-            Ok(Ok(Some((other, _)))) => {
-                return Err(unexpected(&format!("a {other:?} frame in a session")));
+            };
+            let Some(message) = message else {
+                let _ = self.to.finish().await;
+                return Ok(());
+            };
+            self.to.put(Kind::Command, &message);
+            if self.to.write_full().await.is_err() {
+                return Ok(());
             }
         }
     }
 }
 
-/// Passes commands on; the end of the commands is the end of what is written.
-///
-/// # Errors
-/// That of a command that can't be sent; a broken connection is the reader's to report.
-async fn write_commands(
-    to: &mut (impl AsyncWrite + Unpin),
-    commands: mpsc::Receiver<SessionCommand>,
-) -> Result<()> {
-    let mut messages = CommandMessages::new(commands);
-    while let Some(message) = messages.next().await? {
-        if write_small(to, Kind::Command, message).await.is_err() {
-            return Ok(());
-        }
-    }
-    let _ = to.shutdown().await;
-    Ok(())
-}
-
 /// Serves a session.
 pub(super) async fn serve(
-    from: &mut (impl AsyncRead + Unpin),
-    to: &mut (impl AsyncWrite + Unpin),
-    mut reader: FrameReader,
+    from: &mut FrameReader,
+    to: &mut FrameWriter,
     worker: Arc<dyn WorkerChannel>,
     open: OpenQuery,
     liveness: LivenessConfig,
 ) -> io::Result<()> {
     let session = match worker.open_query(open).await {
         Ok(session) => session,
-        Err(error) => return write_error(to, &error).await,
+        Err(error) => return to.send(Kind::Error, &encode_error(&error)).await,
     };
-    let opened = encode_session_message(&SessionMessage::Opened);
-    write_small(to, Kind::Event, opened).await?;
+    to.send(Kind::Event, &encode_session_message(&SessionMessage::Opened)).await?;
     let QuerySession { commands, events } = session;
     // When no more commands come, what the worker says to that is still passed on.
     tokio::select! {
         written = write_events(to, events, liveness) => written,
-        Err(error) = read_commands(from, &mut reader, commands) => Err(error),
+        Err(error) = read_commands(from, commands) => Err(error),
     }
 }
 
@@ -152,15 +184,14 @@ pub(super) async fn serve(
 /// a finish, its abort.
 ///
 /// # Errors
-/// A broken connection, at which nobody hears more.
+/// A broken stream, at which nobody hears more.
 async fn read_commands(
-    from: &mut (impl AsyncRead + Unpin),
-    reader: &mut FrameReader,
+    from: &mut FrameReader,
     commands: mpsc::Sender<SessionCommand>,
 ) -> io::Result<()> {
     let invalid = |error: TransportError| io::Error::new(io::ErrorKind::InvalidData, error);
     let mut decoder = CommandDecoder::default();
-    while let Some((kind, message)) = reader.next(from).await? {
+    while let Some((kind, message)) = from.next().await? {
         if kind != Kind::Command {
             return Err(invalid(unexpected(&format!("a {kind:?} frame among commands"))));
         }
@@ -174,18 +205,22 @@ async fn read_commands(
 }
 
 async fn write_events(
-    to: &mut (impl AsyncWrite + Unpin),
+    to: &mut FrameWriter,
     mut events: mpsc::Receiver<SessionEvent>,
     liveness: LivenessConfig,
 ) -> io::Result<()> {
     loop {
-        match timeout(liveness.ping_interval, events.recv()).await {
-            Err(_) => write_small(to, Kind::KeepAlive, Bytes::new()).await?,
+        let event = match liveness.in_band {
+            true => timeout(liveness.ping_interval, events.recv()).await,
+            false => Ok(events.recv().await),
+        };
+        match event {
+            Err(_) => to.send(Kind::KeepAlive, &[]).await?,
             Ok(Some(event)) => {
                 let event = encode_session_message(&SessionMessage::Event(event));
-                write_small(to, Kind::Event, event).await?;
+                to.send(Kind::Event, &event).await?;
             }
-            Ok(None) => return write_small(to, Kind::End, Bytes::new()).await,
+            Ok(None) => return to.send(Kind::End, &[]).await,
         }
     }
 }

@@ -98,7 +98,7 @@ fn encoded_stream(inner: BatchStream, compression: Compression) -> BatchStream {
     let mut decoder = BatchDecoder::new();
     let through = move |item: Result<_>| {
         let batch = item.map_err(through_wire)?;
-        decoder.decode(encoder.encode(&batch)?.into_buffer())
+        decoder.decode(encoder.encode(&batch)?)
     };
     // The first error is the last item, also where it is the encoding's.
     let until_error = inner.map(through).scan(false, |is_over, item| {

@@ -10,13 +10,12 @@ use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 use arrow_ipc::writer::{IpcWriteOptions, StreamEncoder};
 use arrow_ipc::{CompressionType, MetadataVersion};
-use bytes::Bytes;
 
 use super::header::Content;
 use super::inflate::may_become;
 use super::message::split;
 use super::schema::read_schema;
-use super::{ALIGNMENT, EncodedMessage, Pieces, ipc};
+use super::{ALIGNMENT, EncodedMessage, ipc};
 use crate::config::Compression;
 use crate::error::{ErrorKind, RemoteError, Result, TransportError};
 use crate::limits::{MAX_BATCH_ROWS, MAX_FRAME_BYTES};
@@ -34,13 +33,17 @@ impl BatchEncoder {
         Self { compression, stream: None }
     }
 
-    /// The frame of the next batch.
+    /// The next batch in one aligned buffer: its messages as they are in an IPC stream.
     ///
     /// # Errors
-    /// What Arrow says of a batch that IPC can't express; `ResourcesExhausted` for a frame above
+    /// What Arrow says of a batch that IPC can't express; `ResourcesExhausted` for one above
     /// [`MAX_FRAME_BYTES`].
-    pub fn encode(&mut self, batch: &RecordBatch) -> Result<EncodedBatch> {
-        self.encode_buffers(batch).map(EncodedBatch::gather)
+    pub fn encode(&mut self, batch: &RecordBatch) -> Result<Buffer> {
+        let pieces = self.encode_buffers(batch)?;
+        let n_bytes = pieces.iter().map(|piece| piece.len()).sum();
+        let mut frame = MutableBuffer::with_capacity(n_bytes);
+        pieces.iter().for_each(|piece| frame.extend_from_slice(piece));
+        Ok(frame.into())
     }
 
     /// The messages of the next batch, which is the last of them: the schema and the dictionaries
@@ -169,40 +172,4 @@ fn too_large(size: &str, limit: &str) -> TransportError {
         "a batch of {size} is above the limit of {limit}; lower datafusion.execution.batch_size"
     );
     TransportError::Remote(Box::new(RemoteError::new(ErrorKind::ResourcesExhausted, text)))
-}
-
-/// A frame: its bytes in order, in as few pieces as make sense. Large buffers of the batch are
-/// among them as they are.
-#[derive(Clone, Debug)]
-pub struct EncodedBatch {
-    pieces: Vec<Bytes>,
-    n_bytes: usize,
-}
-
-impl EncodedBatch {
-    fn gather(buffers: Vec<Buffer>) -> Self {
-        let n_bytes = buffers.iter().map(|buffer| buffer.len()).sum();
-        let mut pieces = Pieces::gathered();
-        buffers.iter().for_each(|buffer| pieces.push(buffer));
-        Self { pieces: pieces.take(), n_bytes }
-    }
-
-    /// The frame's length.
-    pub fn n_bytes(&self) -> usize {
-        self.n_bytes
-    }
-
-    /// The frame's bytes, to be written one after the other.
-    pub fn into_pieces(self) -> Vec<Bytes> {
-        self.pieces
-    }
-
-    /// The frame copied into one aligned buffer.
-    pub fn into_buffer(self) -> Buffer {
-        let mut buffer = MutableBuffer::with_capacity(self.n_bytes);
-        for piece in &self.pieces {
-            buffer.extend_from_slice(piece);
-        }
-        buffer.into()
-    }
 }

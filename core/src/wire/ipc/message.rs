@@ -29,6 +29,11 @@ impl EncodedMessage {
         self.n_body_bytes
     }
 
+    /// The body, in the pieces that it has in memory.
+    pub fn body(&self) -> impl Iterator<Item = &[u8]> {
+        self.body.iter().map(|piece| piece.as_slice())
+    }
+
     /// Appends the body.
     pub fn write_body(&self, out: &mut Pieces) {
         self.body.iter().for_each(|piece| out.push(piece));

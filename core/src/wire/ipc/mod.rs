@@ -1,9 +1,9 @@
 //! Record batches as Arrow IPC messages: the schema where it is new, the dictionaries that changed,
 //! and the batch.
 //!
-//! Transports that frame messages themselves send [`EncodedMessage`]s one by one, and fill an
-//! [`IncomingMessage`] with what arrives. Byte pipes send an [`EncodedBatch`], all messages of a
-//! batch in one frame. Either way the buffers of a body lie one after the other at multiples of
+//! Transports send [`EncodedMessage`]s one by one in frames of their own, and fill an
+//! [`IncomingMessage`] with what arrives. Who stays in the process or stores a batch has all of its
+//! messages in one buffer. Either way the buffers of a body lie one after the other at multiples of
 //! [`ALIGNMENT`], and the same [`BatchDecoder`] checks and assembles them.
 
 mod assemble;
@@ -22,7 +22,7 @@ use std::fmt::Display;
 use arrow::error::ArrowError;
 
 pub use self::decode::BatchDecoder;
-pub use self::encode::{BatchEncoder, EncodedBatch};
+pub use self::encode::BatchEncoder;
 pub(super) use self::header::Header;
 pub use self::incoming::{IncomingMessage, ReceivedMessage, SHARED_BODY_BYTES};
 pub use self::message::EncodedMessage;

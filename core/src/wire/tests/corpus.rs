@@ -91,7 +91,7 @@ fn messages() -> Vec<(String, Vec<u8>)> {
         };
         if name == "views" {
             let frame = BatchEncoder::new(Compression::None).encode(&batches[1]).expect("encodes");
-            files.push(("frame".to_owned(), tagged(Kind::Frame, &frame.into_buffer())));
+            files.push(("frame".to_owned(), tagged(Kind::Frame, &frame)));
         }
         files.push((name.to_owned(), file(&Raw::all(&batches, compression))));
     }

@@ -42,7 +42,7 @@ fn with_last(
     messages
 }
 
-/// The frame in which a byte pipe has these messages.
+/// These messages in one buffer.
 fn frame(messages: &[Raw]) -> Vec<u8> {
     let mut frame = Vec::new();
     for Raw { header, body } in messages {

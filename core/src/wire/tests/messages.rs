@@ -68,6 +68,7 @@ fn open_query_survives_but_for_its_peer() {
         deadline: Some(Instant::now() + Duration::from_secs(60)),
         options: vec![("a.b".into(), String::new())],
         metadata: metadata.clone(),
+        first: Vec::new(),
         peer: Some(Peer { address: None, names: vec!["forged".into()] }),
     };
     let Ok(Call::OpenQuery(back)) = decode_call(encode_call(&Call::OpenQuery(open.clone()))) else {

@@ -42,7 +42,7 @@ fn every_kind_survives_in_frames() {
         for compression in compressions() {
             let (mut encoder, mut decoder) = (BatchEncoder::new(compression), BatchDecoder::new());
             for batch in &batches {
-                let frame = encoder.encode(batch).expect(name).into_buffer();
+                let frame = encoder.encode(batch).expect(name);
                 assert_eq!(&decoder.decode(frame).expect(name), batch, "{name}");
             }
         }
@@ -168,7 +168,8 @@ fn a_large_dictionary_does_not_keep_its_body() {
         let body = placed(&raw.body, 0);
         let received = receive_shared(&raw, &body, body.len());
         decoded = decoder.take(received).expect("decodes");
-        assert!(body.is_unique());
+        // That of the schema is empty.
+        assert!(body.is_empty() || body.is_unique());
     }
     assert_eq!(decoded, Some(batch));
 }
@@ -203,7 +204,6 @@ fn a_frame_is_not_kept_by_its_dictionaries() {
     let (_, batches) =
         kinds::all().into_iter().find(|(name, _)| *name == "dictionaries").expect("it");
     let frame = BatchEncoder::new(Compression::None).encode(&batches[0]).expect("encodes");
-    let frame = frame.into_buffer();
     let mut decoder = BatchDecoder::new();
     drop(decoder.decode(frame.clone()).expect("decodes"));
     assert_eq!(frame.strong_count(), 1);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use datafusion_tributary_tls::TlsConfig;
 use http::{Request, Response};
 use http_body::Body as HttpBody;
 use tonic::body::Body;
@@ -12,8 +13,6 @@ use tonic::transport::Endpoint;
 use tower::util::BoxCloneService;
 use tower::{BoxError, Layer, Service, ServiceExt};
 use url::Url;
-
-use crate::tls::TlsConfig;
 
 /// A gRPC client or server as tower sees it.
 pub type GrpcService = BoxCloneService<Request<Body>, Response<Body>, BoxError>;

@@ -3,10 +3,9 @@
 use std::error::Error;
 
 use datafusion_tributary_core::error::TransportError;
+use datafusion_tributary_tls::explain;
 use http::HeaderMap;
 use tonic::{Code, Status};
-
-use crate::tls;
 
 /// The status code for an error.
 pub(crate) fn code(error: &TransportError) -> Code {
@@ -93,9 +92,8 @@ pub(crate) fn cause(error: &(dyn Error + 'static)) -> String {
         chain.push(source);
         next = source.source();
     }
-    let explained = chain
-        .iter()
-        .find_map(|error| error.downcast_ref::<std::io::Error>().and_then(tls::explain));
+    let explained =
+        chain.iter().find_map(|error| error.downcast_ref::<std::io::Error>().and_then(explain));
     explained.unwrap_or_else(|| {
         let mut texts: Vec<String> = Vec::new();
         for error in chain {

@@ -23,7 +23,8 @@ mod socket;
 mod tls;
 mod transport;
 
+pub use datafusion_tributary_tls::TlsConfig;
+
 pub use self::config::{GrpcConfig, GrpcService};
 pub use self::server::{FlightAround, FlightService, GrpcServices, WorkerService, ticket};
-pub use self::tls::TlsConfig;
 pub use self::transport::GrpcTransport;

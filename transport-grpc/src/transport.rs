@@ -1,11 +1,13 @@
 //! The transport: a client for `grpc` and `grpcs` URLs, and a server.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion_tributary_core::error::{Result, TransportError};
+use datafusion_tributary_core::error::Result;
 use datafusion_tributary_core::transport::{Server, ShuffleTransport, TransportEnv, WorkerChannel};
+use datafusion_tributary_tls as tls;
 use url::Url;
 
 use crate::client::GrpcChannel;
@@ -63,60 +65,33 @@ impl ShuffleTransport for GrpcTransport {
 /// Where a worker is reached or served.
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
-    pub(crate) url: Url,
-    /// Without the brackets of an IPv6 address.
-    pub(crate) host: String,
-    pub(crate) port: u16,
+    address: tls::Address,
     pub(crate) is_encrypted: bool,
+}
+
+impl Deref for Address {
+    type Target = tls::Address;
+
+    fn deref(&self) -> &tls::Address {
+        &self.address
+    }
 }
 
 impl Address {
     fn parse(url: &Url, config: &GrpcConfig) -> Result<Self> {
+        let unsupported = |reason: &str| tls::Address::unsupported_url(url, reason);
         let is_encrypted = match url.scheme() {
             PLAIN => false,
             ENCRYPTED => true,
-            _ => return Err(unsupported(url, "only grpc:// and grpcs:// are served")),
+            _ => return Err(unsupported("only grpc:// and grpcs:// are served")),
         };
         if is_encrypted && config.tls.is_none() && config.endpoint.is_none() {
             return Err(unsupported(
-                url,
                 "there is no TLS identity; give one with GrpcConfig::with_tls (`--tls DIR` on the \
                  command line), or use grpc:// on loopback",
             ));
         }
-        let host = url.host_str().unwrap_or_default();
-        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        let (Some(port), false) = (url.port(), host.is_empty()) else {
-            return Err(unsupported(url, "a worker's URL has a host and a port: grpc://HOST:PORT"));
-        };
-        let address = Self { url: url.clone(), host: host.to_owned(), port, is_encrypted };
-        address.check_path()?;
-        Ok(address)
-    }
-
-    fn check_path(&self) -> Result<()> {
-        match self.url.path() {
-            "" | "/" => Ok(()),
-            _ => Err(unsupported(&self.url, "a worker's URL has no path")),
-        }
-    }
-
-    /// The socket addresses of the host.
-    ///
-    /// # Errors
-    /// `Unavailable` for a name that isn't known.
-    pub(crate) async fn resolve(&self) -> Result<Vec<SocketAddr>> {
-        if let Ok(ip) = self.host.parse::<IpAddr>() {
-            return Ok(vec![SocketAddr::new(ip, self.port)]);
-        }
-        let found = tokio::net::lookup_host((self.host.as_str(), self.port)).await;
-        let addresses: Vec<_> = found
-            .map_err(|error| self.unavailable(format!("{} can't be resolved: {error}", self.host)))?
-            .collect();
-        if addresses.is_empty() {
-            return Err(self.unavailable(format!("{} has no address", self.host)));
-        }
-        Ok(addresses)
+        Ok(Self { address: tls::Address::parse(url)?, is_encrypted })
     }
 
     /// Refuses plain text to or at another machine.
@@ -127,28 +102,17 @@ impl Address {
         if self.is_encrypted || config.insecure || ip.to_canonical().is_loopback() {
             return Ok(());
         }
-        Err(unsupported(
-            &self.url,
+        Err(self.unsupported(
             "plain text is only for loopback; use grpcs:// with a TLS identity, or allow it with \
              GrpcConfig::with_insecure (`--insecure` on the command line)",
         ))
     }
-
-    pub(crate) fn unsupported(&self, reason: impl AsRef<str>) -> TransportError {
-        unsupported(&self.url, reason.as_ref())
-    }
-
-    pub(crate) fn unavailable(&self, reason: impl Into<String>) -> TransportError {
-        TransportError::Unavailable { worker: self.url.to_string(), reason: reason.into() }
-    }
-}
-
-fn unsupported(url: &Url, reason: &str) -> TransportError {
-    TransportError::Unsupported { address: url.to_string(), reason: reason.to_owned() }
 }
 
 #[cfg(test)]
 mod tests {
+    use datafusion_tributary_core::error::TransportError;
+
     use super::*;
 
     fn parse(url: &str) -> Result<Address> {

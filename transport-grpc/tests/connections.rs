@@ -67,6 +67,7 @@ fn open_call() -> OpenQuery {
         deadline: None,
         options: Vec::new(),
         metadata: Metadata::default(),
+        first: Vec::new(),
         peer: Some(Peer { address: None, names }),
     }
 }

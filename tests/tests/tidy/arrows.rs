@@ -86,6 +86,7 @@ fn role(package: &str) -> Option<&'static str> {
     match suffix {
         "core" => Some("core"),
         "planner" => Some("planner"),
+        "tls" => Some("tls"),
         "cli" => Some("cli"),
         "tests" => Some("tests"),
         "benches" => Some("benches"),
@@ -97,7 +98,8 @@ fn role(package: &str) -> Option<&'static str> {
 /// The members that a member may depend on.
 fn normal(role: &str) -> &'static [&'static str] {
     match role {
-        "planner" | "transport" => &["core"],
+        "planner" | "tls" => &["core"],
+        "transport" => &["core", "tls"],
         "facade" => &["core", "planner", "transport"],
         "cli" => &["facade"],
         "tests" => &["facade", "core", "planner", "transport", "cli"],
@@ -119,6 +121,7 @@ fn development(role: &str) -> &'static [&'static str] {
 fn library_owners(library: &str) -> Option<&'static [&'static str]> {
     const GRPC: &str = "datafusion-tributary-transport-grpc";
     const QUIC: &str = "datafusion-tributary-transport-quic";
+    const TLS: &str = "datafusion-tributary-tls";
     const LIBRARIES: &[(&str, &[&str])] = &[
         ("tonic", &[GRPC]),
         ("tower", &[GRPC]),
@@ -127,7 +130,7 @@ fn library_owners(library: &str) -> Option<&'static [&'static str]> {
         ("h2", &[GRPC]),
         ("arrow-flight", &[GRPC]),
         ("quinn", &[QUIC]),
-        ("rustls", &[GRPC, QUIC]),
+        ("rustls", &[TLS, GRPC, QUIC]),
         ("tokio-rustls", &[GRPC, QUIC]),
     ];
     LIBRARIES

@@ -29,7 +29,6 @@ use tokio::time::{sleep, timeout};
 use tonic::body::Body;
 use tower::util::BoxCloneService;
 use tower::{BoxError, ServiceExt};
-use url::Url;
 
 use super::body::{CallBody, Form};
 use super::service::respond;
@@ -57,16 +56,8 @@ pub(crate) async fn serve(
     let started = starting.join_next().await.and_then(std::result::Result::ok);
     let listening =
         started.unwrap_or_else(|| Err(TransportError::internal("the I/O runtime has ended")))?;
-    let url = served_url(&address.url, listening.address);
+    let url = address.with_port(listening.address.port());
     Ok(Server::new(vec![url], listening))
-}
-
-/// The address with its real port.
-fn served_url(listen: &Url, bound: SocketAddr) -> Url {
-    let mut url = listen.clone();
-    // Fails for URLs without a host only, which this one has.
-    let _ = url.set_port(Some(bound.port()));
-    url
 }
 
 /// An open port. Dropping it closes the port and cuts its connections.

@@ -4,16 +4,15 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use datafusion_tributary_tls::{TlsConfig, TlsVersions, explained, names};
 use rustls::ServerConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-use super::config::TlsConfig;
-use super::names::names;
-use super::stream::{TlsStream, explained};
-use super::versions::Versions;
+use super::profile;
+use super::stream::TlsStream;
 
 /// How long a refused client may take to read why, and how much it may send meanwhile.
 const LINGER: Duration = Duration::from_secs(1);
@@ -21,7 +20,7 @@ const LINGER_BYTES: u64 = 256 * 1024;
 
 /// Makes TCP connections of clients into TLS connections.
 pub(crate) struct Acceptor {
-    versions: Versions<ServerConfig>,
+    versions: TlsVersions<ServerConfig>,
     timeout: Duration,
 }
 
@@ -31,7 +30,7 @@ impl Acceptor {
     /// # Errors
     /// A text that names the file or setting that is wrong, and the remedy.
     pub(crate) fn new(config: TlsConfig, timeout: Duration) -> Result<Self, String> {
-        Ok(Self { versions: Versions::new(config, TlsConfig::server)?, timeout })
+        Ok(Self { versions: TlsVersions::of_server(config, profile())?, timeout })
     }
 
     /// Does the handshake, and returns the names in the client's verified certificate, of which

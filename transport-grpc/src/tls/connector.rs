@@ -4,20 +4,19 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use datafusion_tributary_tls::{TlsConfig, TlsVersions, explained};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use super::ALPN;
-use super::config::TlsConfig;
-use super::stream::{TlsStream, explained};
-use super::versions::Versions;
+use super::stream::TlsStream;
+use super::{ALPN, profile};
 
 /// Makes TCP connections to servers into TLS connections.
 pub(crate) struct Connector {
-    versions: Versions<ClientConfig>,
+    versions: TlsVersions<ClientConfig>,
     timeout: Duration,
 }
 
@@ -27,7 +26,7 @@ impl Connector {
     /// # Errors
     /// A text that names the file or setting that is wrong, and the remedy.
     pub(crate) fn new(config: TlsConfig, timeout: Duration) -> Result<Self, String> {
-        Ok(Self { versions: Versions::new(config, TlsConfig::client)?, timeout })
+        Ok(Self { versions: TlsVersions::of_client(config, profile())?, timeout })
     }
 
     /// Does the handshake with the server of this name or IP address (without brackets).

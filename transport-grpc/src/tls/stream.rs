@@ -1,15 +1,12 @@
 //! A TLS connection whose errors explain themselves.
 
-use std::error::Error;
-use std::fmt;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use datafusion_tributary_tls::explained;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-
-use super::explain::explain;
 
 /// A TLS connection of either side.
 ///
@@ -65,32 +62,5 @@ impl AsyncWrite for TlsStream {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_shutdown(context).map_err(explained)
-    }
-}
-
-/// The same error with a text for people, if it is one of TLS.
-pub(super) fn explained(error: io::Error) -> io::Error {
-    match explain(&error) {
-        Some(text) => io::Error::new(error.kind(), TlsFailure { text, cause: error }),
-        None => error,
-    }
-}
-
-/// An error of TLS with the text that [`explain`] made of it.
-#[derive(Debug)]
-pub(super) struct TlsFailure {
-    pub(super) text: String,
-    cause: io::Error,
-}
-
-impl fmt::Display for TlsFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl Error for TlsFailure {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&self.cause)
     }
 }

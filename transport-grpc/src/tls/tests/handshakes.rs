@@ -1,5 +1,6 @@
 //! Who gets in, and what the others are told.
 
+use datafusion_tributary_tls::{TlsVersions, explained};
 use rcgen::{ExtendedKeyUsagePurpose, SanType, date_time_ymd};
 use rustls::pki_types::ServerName;
 use rustls::{CipherSuite, ClientConfig, ProtocolVersion};
@@ -7,8 +8,7 @@ use tokio_rustls::TlsConnector;
 
 use super::authority::{Authority, Node};
 use super::*;
-use crate::tls::config::provider;
-use crate::tls::stream::explained;
+use crate::tls::profile;
 
 const HOSTS: &[&str] = &["localhost", "127.0.0.1", "::1"];
 
@@ -147,11 +147,10 @@ async fn a_client_without_a_certificate_is_refused_unless_that_is_allowed() {
 }
 
 fn connector_without_certificate(server: &Node) -> TlsConnector {
-    let identity = server.identity();
-    let with_certificate =
-        TlsConfig::new(identity.clone()).client(&identity.current()).expect("a configuration");
-    let mut config = ClientConfig::clone(&with_certificate);
-    let without = ClientConfig::builder_with_provider(provider())
+    let versions = TlsVersions::of_client(config(server), profile()).expect("a configuration");
+    let mut config = ClientConfig::clone(&versions.newest());
+    let provider = std::sync::Arc::clone(config.crypto_provider());
+    let without = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
         .expect("the provider has TLS 1.3")
         .with_root_certificates(rustls::RootCertStore::empty())

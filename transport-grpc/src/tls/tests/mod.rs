@@ -8,11 +8,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use datafusion_tributary_tls::TlsConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::stream::TlsStream;
-use super::{Acceptor, Connector, TlsConfig};
+use super::{Acceptor, Connector};
 
 /// Only a test that fails takes so long.
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -127,7 +127,6 @@ impl ClientCertVerifier for AllowedClients {
 }
 
 /// A client whose certificate is good but holds no allowed name.
-#[derive(Debug)]
 pub(super) struct NotAllowed {
     names: Vec<String>,
     allowed: Vec<String>,
@@ -145,4 +144,18 @@ impl fmt::Display for NotAllowed {
     }
 }
 
+/// rustls writes errors of others into its own texts in this form.
+impl fmt::Debug for NotAllowed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl std::error::Error for NotAllowed {}
+
+#[cfg(test)]
+impl NotAllowed {
+    pub(super) fn example() -> Self {
+        Self { names: vec!["node-b".to_owned()], allowed: vec!["node-a".to_owned()] }
+    }
+}

@@ -1,18 +1,18 @@
 //! What an error of TLS means and what to do about it.
 
 use std::error::Error;
+use std::fmt;
 use std::io;
 
 use rustls::{AlertDescription, CertificateError, InvalidMessage};
 
 use super::clients::NotAllowed;
-use super::stream::TlsFailure;
 
 const MAKE: &str = "`tributary certs --out DIR --host NAME` makes one of the CA in DIR";
 
 /// A text for an error of TLS: what is wrong, on which side, and the remedy. `None` for other
 /// errors.
-pub(crate) fn explain(error: &io::Error) -> Option<String> {
+pub fn explain(error: &io::Error) -> Option<String> {
     let mut next: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = next {
         if let Some(failure) = error.downcast_ref::<TlsFailure>() {
@@ -30,6 +30,70 @@ pub(crate) fn explain(error: &io::Error) -> Option<String> {
     None
 }
 
+/// The same error with a text for people, if it is one of TLS: who passes it on may keep only that.
+pub fn explained(error: io::Error) -> io::Error {
+    match explain(&error) {
+        Some(text) => io::Error::new(error.kind(), TlsFailure { text, cause: error }),
+        None => error,
+    }
+}
+
+/// An error of TLS with the text that [`explain`] made of it.
+#[derive(Debug)]
+struct TlsFailure {
+    text: String,
+    cause: io::Error,
+}
+
+impl fmt::Display for TlsFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Error for TlsFailure {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.cause)
+    }
+}
+
+/// What the alert means that the peer has sent, where a transport knows no more than its number.
+pub fn explain_alert(alert: u8) -> String {
+    alert_text(AlertDescription::from(alert))
+}
+
+/// Why this side has sent an alert, where a transport knows only its number and the text of the
+/// error.
+pub fn explain_refusal(alert: u8, reason: &str) -> String {
+    use AlertDescription as A;
+    let whose = "the peer's certificate";
+    match AlertDescription::from(alert) {
+        A::UnknownCA | A::DecryptError => certificate_text(whose, &CertificateError::UnknownIssuer),
+        A::CertificateExpired if reason.contains("not valid yet") => {
+            certificate_text(whose, &CertificateError::NotValidYet)
+        }
+        A::CertificateExpired => certificate_text(whose, &CertificateError::Expired),
+        A::UnsupportedCertificate => certificate_text(whose, &CertificateError::InvalidPurpose),
+        // The text names what the certificate holds.
+        A::BadCertificate if reason.contains("not valid for name") => format!(
+            "{whose} isn't for the host name of the URL ({}): use one of its names, or replace it; \
+             {MAKE}",
+            bare_reason(reason)
+        ),
+        A::CertificateUnknown | A::AccessDenied => bare_reason(reason).to_owned(),
+        A::CertificateRequired => text(&rustls::Error::NoCertificatesPresented),
+        A::NoApplicationProtocol => text(&rustls::Error::NoApplicationProtocol),
+        _ => format!("TLS failed: {reason}"),
+    }
+}
+
+/// The text of a certificate's error without what rustls writes around it.
+fn bare_reason(reason: &str) -> &str {
+    let reason = reason.strip_prefix("invalid peer certificate: ").unwrap_or(reason);
+    let other = reason.strip_prefix("Other(OtherError(");
+    other.and_then(|other| other.strip_suffix("))")).unwrap_or(reason)
+}
+
 fn text(error: &rustls::Error) -> String {
     use rustls::Error as E;
     match error {
@@ -42,8 +106,9 @@ fn text(error: &rustls::Error) -> String {
         E::InvalidMessage(InvalidMessage::InvalidContentType) => {
             "the peer doesn't speak TLS: use grpcs:// on both sides, or grpc:// on both".to_owned()
         }
-        E::NoApplicationProtocol => "the peer doesn't offer HTTP/2: is it a client or server of \
-                                     gRPC, and no proxy between them that speaks only HTTP/1.1?"
+        E::NoApplicationProtocol => "the two sides have no protocol inside of TLS in common: are \
+                                     they a client and a server of the same transport and of the \
+                                     same version, with no proxy between them that speaks another?"
             .to_owned(),
         E::PeerIncompatible(reason) => {
             format!("the peer can't do what this side needs, TLS 1.3 ({reason:?}): update it")
@@ -82,11 +147,12 @@ fn alert_text(alert: AlertDescription) -> String {
         A::UnsupportedCertificate => {
             format!("it isn't made for servers and clients both: replace it; {MAKE}")
         }
+        A::NoApplicationProtocol => return text(&rustls::Error::NoApplicationProtocol),
         A::CertificateRevoked => format!("it is revoked: replace it; {MAKE}"),
         other => {
             return format!(
                 "the peer ended the TLS connection ({other:?}): its log may say why, and whether it \
-                 speaks TLS 1.3 and HTTP/2"
+                 speaks TLS 1.3"
             );
         }
     };
@@ -153,8 +219,10 @@ fn bare_name(name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use rustls::OtherError;
+    use rustls::pki_types::{ServerName, UnixTime};
 
     use super::*;
 
@@ -171,6 +239,34 @@ mod tests {
     fn a_ca_of_the_same_name_is_another_ca() {
         let text = certificate_text("x.pem", &CertificateError::BadSignature);
         assert!(text.starts_with("x.pem isn't issued by a CA that this side trusts"), "{text}");
+    }
+
+    #[test]
+    fn a_refusal_is_explained_by_its_alert_and_text() {
+        use AlertDescription as A;
+        let explain = |alert: A, error| {
+            explain_refusal(u8::from(alert), &rustls::Error::InvalidCertificate(error).to_string())
+        };
+        let text = explain(A::UnknownCA, CertificateError::UnknownIssuer);
+        assert!(text.contains("isn't issued by a CA that this side trusts"), "{text}");
+        let text = explain(A::CertificateExpired, CertificateError::Expired);
+        assert!(text.contains("the peer's certificate has expired"), "{text}");
+        let early = CertificateError::NotValidYetContext {
+            time: UnixTime::since_unix_epoch(Duration::ZERO),
+            not_before: UnixTime::since_unix_epoch(Duration::from_secs(9)),
+        };
+        let text = explain(A::CertificateExpired, early);
+        assert!(text.contains("isn't valid yet"), "{text}");
+        let expected = ServerName::try_from("node-b").expect("a name");
+        let presented = vec!["DnsName(\"node-a\")".to_owned()];
+        let other = CertificateError::NotValidForNameContext { expected, presented };
+        let text = explain(A::BadCertificate, other);
+        assert!(text.contains("node-a") && text.contains("tributary certs"), "{text}");
+        let reason = OtherError(Arc::new(NotAllowed::example()));
+        let text = explain(A::CertificateUnknown, CertificateError::Other(reason));
+        assert_eq!(text, NotAllowed::example().to_string());
+        let text = explain_alert(u8::from(A::NoApplicationProtocol));
+        assert!(text.contains("of the same version"), "{text}");
     }
 
     #[test]

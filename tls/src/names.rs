@@ -7,7 +7,7 @@ use webpki::EndEntityCert;
 
 /// All names that a certificate vouches for: DNS names, URIs and IP addresses. They say who it is;
 /// whether it may be this one is webpki's to verify.
-pub(super) fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
+pub fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
     let Ok(parsed) = EndEntityCert::try_from(certificate) else { return Vec::new() };
     let texts = parsed.valid_dns_names().chain(parsed.valid_uri_names()).map(str::to_owned);
     texts.chain(ip_addresses(certificate).unwrap_or_default()).collect()

@@ -14,11 +14,48 @@ use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVeri
 use rustls::version::TLS13;
 use rustls::{ClientConfig, Error, InconsistentKeys, RootCertStore, ServerConfig};
 
-use super::ALPN;
 use super::clients::{AllowedClients, AllowedName};
 use super::explain::certificate_text;
+use super::secret;
 
-/// How `grpcs://` connections are secured, for the server and the client of a process.
+/// What a transport speaks inside of TLS.
+#[derive(Clone, Debug, Default)]
+pub struct TlsProfile {
+    protocol: Vec<u8>,
+    is_aes_128_only: bool,
+}
+
+impl TlsProfile {
+    /// The protocol of this name (ALPN), which both sides have to speak.
+    pub fn new(protocol: impl Into<Vec<u8>>) -> Self {
+        Self { protocol: protocol.into(), is_aes_128_only: false }
+    }
+
+    /// Encrypts with AES-128-GCM and nothing else.
+    #[must_use]
+    pub fn with_aes_128_only(self) -> Self {
+        Self { is_aes_128_only: true, ..self }
+    }
+
+    fn protocols(&self) -> Vec<Vec<u8>> {
+        vec![self.protocol.clone()]
+    }
+
+    /// *ring*'s algorithms, whatever provider the program has made its default.
+    ///
+    /// AES-128 comes first: *ring* would begin with AES-256, whose four more rounds cost a fifth of
+    /// the throughput of a core, and 128 bits are enough for data in transit.
+    fn provider(&self) -> Arc<CryptoProvider> {
+        let mut cipher_suites = vec![cipher_suite::TLS13_AES_128_GCM_SHA256];
+        if !self.is_aes_128_only {
+            cipher_suites.push(cipher_suite::TLS13_AES_256_GCM_SHA384);
+            cipher_suites.push(cipher_suite::TLS13_CHACHA20_POLY1305_SHA256);
+        }
+        Arc::new(CryptoProvider { cipher_suites, ..ring::default_provider() })
+    }
+}
+
+/// How connections are secured, for the server and the client of a process.
 ///
 /// A worker runs the plans of its clients, so it lets in only those whose certificate leads to a CA
 /// of its identity, unless [`Self::without_client_auth`] says otherwise.
@@ -61,8 +98,9 @@ impl TlsConfig {
     /// `Configuration` that names the file and the remedy.
     pub fn check(&self) -> Result<()> {
         let pem = self.identity.current();
-        self.server(&pem)
-            .and_then(|_| self.client(&pem))
+        let profile = TlsProfile::default();
+        self.server(&profile, &pem)
+            .and_then(|_| self.client(&profile, &pem))
             .and_then(|_| self.check_as_peer(&pem))
             .map_err(|problem| DataFusionError::Configuration(format!("TLS: {problem}")))
     }
@@ -72,7 +110,7 @@ impl TlsConfig {
         let roots = self.roots(pem)?;
         let (own, intermediates) = chain.split_first().ok_or("there is no certificate")?;
         let now = UnixTime::now();
-        let provider = provider();
+        let provider = TlsProfile::default().provider();
         let algorithms = provider.signature_verification_algorithms.all;
         let as_server = || {
             let parsed = ParsedCertificate::try_from(own)?;
@@ -99,9 +137,19 @@ impl TlsConfig {
         })
     }
 
+    /// A secret that follows from the private key and says nothing of it, the same in each process
+    /// that has this key: what a restarted server has to know again. `purpose` keeps secrets apart.
+    pub fn derive_secret<const N: usize>(&self, purpose: &[&[u8]]) -> Option<[u8; N]> {
+        secret::derive(&self.identity, purpose)
+    }
+
     /// The configuration of a server with these texts.
-    pub(super) fn server(&self, pem: &TlsPem) -> Result<Arc<ServerConfig>, String> {
-        let provider = provider();
+    pub(super) fn server(
+        &self,
+        profile: &TlsProfile,
+        pem: &TlsPem,
+    ) -> Result<Arc<ServerConfig>, String> {
+        let provider = profile.provider();
         let verifier = self.client_verifier(pem, &provider)?;
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&TLS13])
@@ -109,7 +157,7 @@ impl TlsConfig {
             .with_client_cert_verifier(verifier)
             .with_single_cert(self.chain(pem)?, self.key(pem)?)
             .map_err(|e| self.own_error(&e))?;
-        config.alpn_protocols = vec![ALPN.to_vec()];
+        config.alpn_protocols = profile.protocols();
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(Arc::new(config))
@@ -142,14 +190,18 @@ impl TlsConfig {
     }
 
     /// The configuration of a client with these texts.
-    pub(super) fn client(&self, pem: &TlsPem) -> Result<Arc<ClientConfig>, String> {
-        let mut config = ClientConfig::builder_with_provider(provider())
+    pub(super) fn client(
+        &self,
+        profile: &TlsProfile,
+        pem: &TlsPem,
+    ) -> Result<Arc<ClientConfig>, String> {
+        let mut config = ClientConfig::builder_with_provider(profile.provider())
             .with_protocol_versions(&[&TLS13])
             .map_err(|e| e.to_string())?
             .with_root_certificates(self.roots(pem)?)
             .with_client_auth_cert(self.chain(pem)?, self.key(pem)?)
             .map_err(|e| self.own_error(&e))?;
-        config.alpn_protocols = vec![ALPN.to_vec()];
+        config.alpn_protocols = profile.protocols();
         config.resumption = Resumption::disabled();
         Ok(Arc::new(config))
     }
@@ -200,19 +252,4 @@ impl TlsConfig {
             error => format!("{chain} and {key} can't be used: {error}"),
         }
     }
-}
-
-/// *ring*'s algorithms, whatever provider the program has made its default.
-///
-/// AES-128 comes first: *ring* would begin with AES-256, whose four more rounds cost a fifth of the
-/// throughput of a core, and 128 bits are enough for data in transit.
-pub(super) fn provider() -> Arc<CryptoProvider> {
-    Arc::new(CryptoProvider {
-        cipher_suites: vec![
-            cipher_suite::TLS13_AES_128_GCM_SHA256,
-            cipher_suite::TLS13_AES_256_GCM_SHA384,
-            cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
-        ],
-        ..ring::default_provider()
-    })
 }

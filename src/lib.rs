@@ -35,6 +35,7 @@
 //! |---|---|
 //! | `grpc` | `grpc`: workers in other processes, over gRPC and Arrow Flight, with TLS |
 //! | `inproc` (default) | [`inproc`]: workers in this process |
+//! | `quic` | `quic`: workers in other processes, over UDP, always encrypted |
 //!
 //! A feature compiles a transport in and exports it; it never chooses behaviour.
 
@@ -58,5 +59,7 @@ pub use datafusion_tributary_planner::DistributedOptions;
 pub use datafusion_tributary_transport_grpc as grpc;
 #[cfg(feature = "inproc")]
 pub use datafusion_tributary_transport_inproc as inproc;
+#[cfg(feature = "quic")]
+pub use datafusion_tributary_transport_quic as quic;
 
 pub use self::session::DistributedExt;

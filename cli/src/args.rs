@@ -26,7 +26,7 @@ pub struct Cli {
 pub enum Command {
     /// Run SQL on a cluster: an interactive shell, one statement or a file
     Sql(SqlArgs),
-    /// Run a worker, which sessions and other workers reach over gRPC
+    /// Run a worker, which sessions and other workers reach over gRPC and QUIC
     Worker(WorkerArgs),
     /// Make a CA and certificates for workers and sessions
     Certs(CertsArgs),
@@ -47,16 +47,18 @@ pub struct SessionArgs {
     /// Start this many workers on this machine, and end them with the command
     #[arg(long, value_name = "N", conflicts_with_all = ["workers", "tls", "insecure"])]
     pub spawn_workers: Option<NonZeroUsize>,
-    /// How spawned workers are reached
+    /// How spawned workers are reached; of several, each worker has the next one in turn
     #[arg(
         long,
         value_enum,
+        value_name = "KIND,KIND",
+        value_delimiter = ',',
         default_value = "grpc",
         requires = "spawn_workers",
         // clap asks for nothing that is in conflict with what is there.
         conflicts_with = "workers"
     )]
-    pub transport: SpawnTransport,
+    pub transport: Vec<SpawnTransport>,
     /// How workers elsewhere are reached.
     #[command(flatten)]
     pub network: NetworkArgs,
@@ -80,7 +82,7 @@ impl SessionArgs {
         Self {
             workers: Workers::InProcess(n_workers),
             spawn_workers: None,
-            transport: SpawnTransport::default(),
+            transport: vec![SpawnTransport::default()],
             network: NetworkArgs::default(),
             memory_limit: None,
             target_partitions: None,
@@ -96,8 +98,9 @@ pub struct NetworkArgs {
     /// Use TLS with node.pem, node.key and ca.pem of this folder, as `tributary certs` makes them
     #[arg(long, value_name = "DIR")]
     pub tls: Option<PathBuf>,
-    /// Allow plain text outside of this machine: anyone on the way may read and change it
-    #[arg(long, conflicts_with = "tls")]
+    /// Allow plain text outside of this machine and, for grpc://, beside --tls: anyone on the way may
+    /// read and change it
+    #[arg(long)]
     pub insecure: bool,
 }
 
@@ -111,6 +114,8 @@ pub enum SpawnTransport {
     Grpc,
     /// Processes of their own, with TLS and certificates for this run only
     Grpcs,
+    /// Processes of their own over UDP, with TLS and certificates for this run only
+    Quic,
 }
 
 /// The workers that a command uses.
@@ -272,9 +277,9 @@ mod tests {
     #[test]
     fn workers_are_a_number_or_urls() {
         assert_eq!("3".parse(), Ok(Workers::InProcess(3)));
-        let urls = vec!["grpc://a:1", "grpc://b:2"];
+        let urls = vec!["quic://a:1", "grpc://b:2"];
         let urls = urls.into_iter().map(|u| Url::parse(u).expect("valid")).collect();
-        assert_eq!("grpc://a:1, grpc://b:2".parse(), Ok(Workers::At(urls)));
+        assert_eq!("quic://a:1, grpc://b:2".parse(), Ok(Workers::At(urls)));
         assert!("many".parse::<Workers>().is_err());
         assert!("-1".parse::<Workers>().is_err());
     }
@@ -291,12 +296,19 @@ mod tests {
     fn workers_come_from_one_place() {
         assert_eq!(session(&[]).expect("defaults").workers, Workers::InProcess(4));
         let spawned = session(&["--spawn-workers", "2"]).expect("spawned");
-        assert_eq!(spawned.transport, SpawnTransport::Grpc);
+        assert_eq!(spawned.transport, [SpawnTransport::Grpc]);
         let url = ["--workers", "grpc://a:1"];
         assert!(session(&[&url[..], &["--spawn-workers", "2"]].concat()).is_err());
         assert!(session(&[&url[..], &["--transport", "grpcs"]].concat()).is_err());
         assert!(session(&["--spawn-workers", "0"]).is_err());
         assert!(session(&["--spawn-workers", "2", "--tls", "certs"]).is_err());
-        assert!(session(&["--tls", "certs", "--insecure"]).is_err());
+    }
+
+    #[test]
+    fn spawned_workers_may_differ() {
+        use SpawnTransport::{Grpc, Grpcs, Quic};
+        let several = session(&["--spawn-workers", "3", "--transport", "grpc,grpcs,quic"]);
+        assert_eq!(several.expect("a list").transport, [Grpc, Grpcs, Quic]);
+        assert!(session(&["--spawn-workers", "3", "--transport", "grpc,carrier-pigeon"]).is_err());
     }
 }

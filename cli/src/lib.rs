@@ -1,8 +1,8 @@
 //! The `tributary` command line: workers, a SQL shell on a cluster, TPC-H and TPC-DS data, benchmarks
 //! with a checker of results, and a demonstration.
 //!
-//! It is a library so that tests can use two of its parts: [`check`] compares a distributed result with
-//! that of one process, and [`data`] makes data sets.
+//! It is a library so that tests can use three of its parts: [`check`] compares a distributed result
+//! with that of one process, [`data`] makes data sets, and [`certs`] makes certificates.
 
 pub mod args;
 pub mod bench;

@@ -1,5 +1,6 @@
 //! Sessions as the command line asks for them.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use datafusion::execution::runtime_env::RuntimeEnv;
@@ -15,7 +16,7 @@ use url::Url;
 use crate::args::{NetworkArgs, SessionArgs, SpawnTransport, Workers};
 use crate::error::{CliError, Result};
 use crate::memory::Memory;
-use crate::network::{grpc, resolve, transports};
+use crate::network::{Network, resolve};
 use crate::spawn::{SpawnOptions, SpawnedWorkers};
 
 /// What the sessions of a command run on.
@@ -44,22 +45,19 @@ impl Backend {
     /// Starts the workers, or notes where they are.
     pub(crate) async fn start(args: &SessionArgs) -> Result<Self> {
         let memory = Memory::new(args.memory_limit);
-        let workers = match (args.spawn_workers, args.transport, &args.workers) {
-            (Some(n_workers), SpawnTransport::Inproc, _) => {
+        let workers = match (args.spawn_workers, &args.workers) {
+            (Some(n_workers), _) if args.transport == [SpawnTransport::Inproc] => {
                 in_process(n_workers.get(), args, &memory)?
             }
-            (Some(n_workers), transport, _) => {
+            (Some(n_workers), _) => {
                 refuse_force_encode(args)?;
-                let options = SpawnOptions {
-                    n_workers,
-                    with_tls: transport == SpawnTransport::Grpcs,
-                    memory_limit: args.memory_limit,
-                };
+                let transports = in_turn(&args.transport, n_workers)?;
+                let options = SpawnOptions { transports, memory_limit: args.memory_limit };
                 spawned(SpawnedWorkers::start(&options).await?, &memory)?
             }
-            (None, _, Workers::InProcess(0)) => Running::Nowhere,
-            (None, _, Workers::InProcess(n_workers)) => in_process(*n_workers, args, &memory)?,
-            (None, _, Workers::At(urls)) => {
+            (None, Workers::InProcess(0)) => Running::Nowhere,
+            (None, Workers::InProcess(n_workers)) => in_process(*n_workers, args, &memory)?,
+            (None, Workers::At(urls)) => {
                 refuse_force_encode(args)?;
                 remote(urls, &args.network, &memory)?
             }
@@ -127,9 +125,27 @@ fn in_process(n_workers: usize, args: &SessionArgs, memory: &Memory) -> Result<R
     Ok(Running::InProcess(cluster))
 }
 
+/// How each of the workers is reached: the kinds that were named, again and again.
+fn in_turn(kinds: &[SpawnTransport], n_workers: NonZeroUsize) -> Result<Vec<SpawnTransport>> {
+    if kinds.contains(&SpawnTransport::Inproc) {
+        return Err(CliError::usage(
+            "--transport inproc is for all workers or for none: no other process reaches one in this \
+             process",
+        ));
+    }
+    if kinds.len() > n_workers.get() {
+        return Err(CliError::usage(format!(
+            "--transport names {} kinds for {n_workers} workers: leave some out, or start more with \
+             --spawn-workers",
+            kinds.len()
+        )));
+    }
+    Ok(kinds.iter().copied().cycle().take(n_workers.get()).collect())
+}
+
 fn spawned(workers: SpawnedWorkers, memory: &Memory) -> Result<Running> {
     let env = TransportEnv::new(memory.network_budget());
-    let transports = transports(grpc(workers.network())?, env);
+    let transports = Network::new(workers.network())?.registry(env);
     let urls = workers.urls().to_vec();
     Ok(Running::Remote { urls, transports, spawned: Some(Arc::new(workers)) })
 }
@@ -137,7 +153,7 @@ fn spawned(workers: SpawnedWorkers, memory: &Memory) -> Result<Running> {
 fn remote(urls: &[Url], network: &NetworkArgs, memory: &Memory) -> Result<Running> {
     let env = TransportEnv::new(memory.network_budget());
     let urls = urls.iter().map(|url| resolve(url, network)).collect::<Result<Vec<_>>>()?;
-    let transports = transports(grpc(network)?, env);
+    let transports = Network::new(network)?.registry(env);
     for url in &urls {
         transports.check(url)?;
     }
@@ -186,6 +202,7 @@ mod tests {
         for (url, remedy) in [
             ("http://127.0.0.1:1", "with_transport"),
             ("grpcs://127.0.0.1:1", "--tls DIR"),
+            ("quic://127.0.0.1:1", "--tls DIR"),
             ("grpc://10.0.0.1:1", "--insecure"),
         ] {
             let error = Backend::start(&at(url)).await.expect_err(url).to_string();
@@ -194,6 +211,19 @@ mod tests {
         let encoded = SessionArgs { force_encode: true, ..at("grpc://127.0.0.1:1") };
         let error = Backend::start(&encoded).await.expect_err("not in process").to_string();
         assert!(error.contains("--force-encode"), "{error}");
+    }
+
+    #[test]
+    fn spawned_workers_take_the_kinds_in_turn() {
+        use SpawnTransport::{Grpc, Inproc, Quic};
+        let three = NonZeroUsize::new(3).expect("not zero");
+        assert_eq!(in_turn(&[Quic], three).expect("all"), [Quic; 3]);
+        assert_eq!(in_turn(&[Grpc, Quic], three).expect("in turn"), [Grpc, Quic, Grpc]);
+        for (wrong, remedy) in [(vec![Grpc, Inproc], "inproc"), (vec![Quic; 4], "--spawn-workers")]
+        {
+            let error = in_turn(&wrong, three).expect_err("refused").to_string();
+            assert!(error.contains(remedy), "{error}");
+        }
     }
 
     #[tokio::test]

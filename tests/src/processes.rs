@@ -11,9 +11,11 @@ mod coordinator;
 mod fixture;
 pub mod hold;
 pub mod loopback;
+mod network;
 
 use std::fs;
 use std::future::Future;
+use std::net::Ipv4Addr;
 use std::process::{ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -26,6 +28,7 @@ use url::Url;
 
 pub use self::client::{Client, Remote};
 pub use self::coordinator::STREAMING;
+pub use self::network::Network;
 
 /// The test that becomes another process.
 const TEST: &str = "worker_process";
@@ -35,9 +38,6 @@ const ROLE: &str = "TRIBUTARY_TEST_ROLE";
 const TRIBUTARY: &str = "tributary";
 const FIXTURE: &str = "fixture";
 const COORDINATOR: &str = "coordinator";
-
-/// A free port that only this machine reaches.
-pub const LOOPBACK: &str = "grpc://127.0.0.1:0";
 
 /// Far more than a process needs to start or to end.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -81,9 +81,16 @@ impl Process {
     ///
     /// # Panics
     /// Where no process can be started, which is no test's subject.
-    pub fn coordinator(workers: &[Url], setup: &[&str], data: &str, sql: &str) -> Self {
+    pub fn coordinator(
+        network: &Network,
+        workers: &[Url],
+        setup: &[&str],
+        data: &str,
+        sql: &str,
+    ) -> Self {
+        let network = network.to_word();
         let workers = workers.iter().map(Url::as_str).collect::<Vec<_>>().join(",");
-        let args = [&[data, &workers, sql][..], setup].concat();
+        let args = [&[&network, data, &workers, sql][..], setup].concat();
         Self::start(&[], COORDINATOR, &args)
     }
 
@@ -162,10 +169,13 @@ impl Process {
 /// A worker in a process of its own.
 #[derive(Debug)]
 pub struct WorkerProcess {
-    /// Where it serves.
+    /// Where it serves, and how errors name it.
     pub url: Url,
+    /// Where else it serves.
+    pub others: Vec<Url>,
     /// The process.
     pub process: Process,
+    network: Network,
 }
 
 impl WorkerProcess {
@@ -173,17 +183,53 @@ impl WorkerProcess {
     ///
     /// # Panics
     /// Where it doesn't get ready, which is no test's subject.
-    pub async fn start() -> Self {
-        Self::start_in(&[], &["--listen", LOOPBACK]).await
+    pub async fn start(network: &Network) -> Self {
+        Self::start_with(network, &[]).await
     }
 
-    /// `tributary worker` with these arguments, started by a command that runs what follows it.
+    /// `tributary worker` on loopback with further arguments.
     ///
     /// # Panics
     /// As [`Self::start`].
-    pub async fn start_in(command: &[&str], args: &[&str]) -> Self {
-        let args = [&["worker", "--exit-with-parent"], args].concat();
-        Self::ready(Process::start(command, TRIBUTARY, &args)).await
+    pub async fn start_with(network: &Network, args: &[&str]) -> Self {
+        Self::start_in(&[], network, Ipv4Addr::LOCALHOST, args).await
+    }
+
+    /// `tributary worker` at this host with further arguments, started by a command that runs what
+    /// follows it.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub async fn start_in(
+        command: &[&str],
+        network: &Network,
+        host: Ipv4Addr,
+        args: &[&str],
+    ) -> Self {
+        Self::listen(command, network, &network.listen_at(host), host, args).await
+    }
+
+    /// The same worker again, whose process is gone: at the address that it had.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub async fn start_again(&self) -> Self {
+        let host = Ipv4Addr::LOCALHOST;
+        Self::listen(&[], &self.network, &self.url, host, &[]).await
+    }
+
+    async fn listen(
+        command: &[&str],
+        network: &Network,
+        listen: &Url,
+        host: Ipv4Addr,
+        args: &[&str],
+    ) -> Self {
+        let flags = network.flags(host);
+        let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+        let listen = ["worker", "--exit-with-parent", "--listen", listen.as_str()];
+        let args = [&listen[..], &flags, args].concat();
+        Self::ready(Process::start(command, TRIBUTARY, &args), network).await
     }
 
     /// A worker on loopback that holds and blocks what its arguments say: pairs of a name (`hold`,
@@ -191,13 +237,17 @@ impl WorkerProcess {
     ///
     /// # Panics
     /// As [`Self::start`].
-    pub async fn fixture(args: &[&str]) -> Self {
-        Self::ready(Process::start(&[], FIXTURE, args)).await
+    pub async fn fixture(network: &Network, args: &[&str]) -> Self {
+        let word = network.to_word();
+        let args = [&["network", word.as_str()], args].concat();
+        Self::ready(Process::start(&[], FIXTURE, &args), network).await
     }
 
-    async fn ready(mut process: Process) -> Self {
-        let url = process.line("ready ").await;
-        Self { url: url.parse().expect("a URL"), process }
+    async fn ready(mut process: Process, network: &Network) -> Self {
+        let urls = process.line("ready ").await;
+        let mut urls = urls.split(' ').map(|url| url.parse().expect("a URL"));
+        let url = urls.next().expect("an address");
+        Self { url, others: urls.collect(), process, network: network.clone() }
     }
 }
 

@@ -17,30 +17,29 @@ use crate::error::{CliError, Result};
 /// A worker that serves nothing by then never will.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Worker processes that are started in the same way.
+/// Worker processes.
 #[derive(Debug)]
 pub(super) struct Crew {
-    launch: Launch,
+    launches: Vec<Launch>,
     members: Vec<Member>,
 }
 
 impl Crew {
-    pub(super) fn new(launch: Launch) -> Self {
-        Self { launch, members: Vec::new() }
+    pub(super) fn new(launches: Vec<Launch>) -> Self {
+        Self { launches, members: Vec::new() }
     }
 
     /// Starts the workers, tells where they are, and ends them when `stopped` resolves. Where one
     /// doesn't start, ends the others before it tells why.
     pub(super) async fn keep(
         mut self,
-        n_workers: usize,
         tell: oneshot::Sender<Result<Vec<Url>>>,
         stopped: oneshot::Receiver<()>,
     ) {
         // Dropping the sender is the usual way to stop.
         let mut stopped = stopped.map(drop);
         let started = tokio::select! {
-            started = self.start(n_workers) => started,
+            started = self.start() => started,
             () = &mut stopped => Err(CliError::Interrupted),
         };
         if started.is_err() {
@@ -57,9 +56,9 @@ impl Crew {
         }
     }
 
-    async fn start(&mut self, n_workers: usize) -> Result<Vec<Url>> {
-        for number in 1..=n_workers {
-            self.members.push(Member::spawn(&self.launch, format!("worker {number}"))?);
+    async fn start(&mut self) -> Result<Vec<Url>> {
+        for (launch, number) in self.launches.iter().zip(1..) {
+            self.members.push(Member::spawn(launch, format!("worker {number}"))?);
         }
         let ready = try_join_all(self.members.iter_mut().map(Member::ready));
         timeout(START_TIMEOUT, ready).await.unwrap_or_else(|_| {
@@ -88,8 +87,9 @@ impl Crew {
         for member in &self.members {
             member.terminate();
         }
-        let patience = self.launch.patience;
-        join_all(self.members.iter_mut().map(|member| member.end(patience))).await;
+        // Where starting failed there are fewer members.
+        let ends = self.members.iter_mut().zip(&self.launches);
+        join_all(ends.map(|(member, launch)| member.end(launch.patience))).await;
     }
 }
 

@@ -5,7 +5,6 @@ mod member;
 
 use std::env;
 use std::ffi::OsString;
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -16,7 +15,7 @@ use tokio::sync::oneshot;
 use url::Url;
 
 use self::crew::Crew;
-use crate::args::NetworkArgs;
+use crate::args::{NetworkArgs, SpawnTransport};
 use crate::certs;
 use crate::error::{CliError, Result};
 use crate::units::ByteSize;
@@ -30,8 +29,8 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// What to start.
 #[derive(Debug)]
 pub(crate) struct SpawnOptions {
-    pub(crate) n_workers: NonZeroUsize,
-    pub(crate) with_tls: bool,
+    /// How each worker is reached.
+    pub(crate) transports: Vec<SpawnTransport>,
     /// Of each.
     pub(crate) memory_limit: Option<ByteSize>,
 }
@@ -63,11 +62,13 @@ pub(crate) struct SpawnedWorkers {
 impl SpawnedWorkers {
     /// Starts the workers and waits until all of them serve.
     pub(crate) async fn start(options: &SpawnOptions) -> Result<Self> {
-        let certificates = options.with_tls.then(make_certificates).transpose()?;
+        let needs_tls = options.transports.iter().any(|kind| *kind != SpawnTransport::Grpc);
+        let certificates = needs_tls.then(make_certificates).transpose()?;
+        // All have them: each worker reaches every other one, however that is reached.
         let tls = certificates.as_ref().map(|dir| dir.path().join(HOST));
         let network = NetworkArgs { tls, ..NetworkArgs::default() };
-        let launch = launch(options, &network)?;
-        let (keeper, ready) = Keeper::start(launch, options.n_workers)?;
+        let launches = options.transports.iter().map(|kind| launch(*kind, options, &network));
+        let (keeper, ready) = Keeper::start(launches.collect::<Result<_>>()?)?;
         let mut workers =
             Self { urls: Vec::new(), network, _keeper: keeper, _certificates: certificates };
         workers.urls = ready.await.unwrap_or_else(|_| Err(CliError::usage("no worker started")))?;
@@ -85,21 +86,39 @@ impl SpawnedWorkers {
     }
 }
 
-fn launch(options: &SpawnOptions, network: &NetworkArgs) -> Result<Launch> {
+fn launch(
+    transport: SpawnTransport,
+    options: &SpawnOptions,
+    network: &NetworkArgs,
+) -> Result<Launch> {
     let program = env::current_exe().map_err(|e| {
         CliError::usage(format!("workers can't be started, this program's file is unknown: {e}"))
     })?;
     let drain_timeout = format!("{}s", DRAIN_TIMEOUT.as_secs());
     let mut args: Vec<OsString> =
         ["worker", "--exit-with-parent", "--drain-timeout"].map(OsString::from).into();
-    args.extend([drain_timeout.into(), "--listen".into(), format!("grpc://{HOST}:0").into()]);
+    let scheme = scheme(transport);
+    args.extend([drain_timeout.into(), "--listen".into(), format!("{scheme}://{HOST}:0").into()]);
     if let Some(dir) = &network.tls {
         args.extend(["--tls".into(), dir.clone().into_os_string()]);
+        if transport == SpawnTransport::Grpc {
+            // Without it, certificates would encrypt this address too.
+            args.push("--insecure".into());
+        }
     }
     if let Some(limit) = options.memory_limit {
         args.extend(["--memory-limit".into(), limit.to_string().into()]);
     }
     Ok(Launch { program, args, patience: DRAIN_TIMEOUT + Duration::from_secs(1) })
+}
+
+fn scheme(transport: SpawnTransport) -> &'static str {
+    match transport {
+        SpawnTransport::Inproc => "inproc",
+        SpawnTransport::Grpc => "grpc",
+        SpawnTransport::Grpcs => "grpcs",
+        SpawnTransport::Quic => "quic",
+    }
 }
 
 /// A CA and a certificate that nobody else has, and that nobody trusts after this run.
@@ -119,15 +138,12 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn start(
-        launch: Launch,
-        n_workers: NonZeroUsize,
-    ) -> Result<(Self, oneshot::Receiver<Result<Vec<Url>>>)> {
+    fn start(launches: Vec<Launch>) -> Result<(Self, oneshot::Receiver<Result<Vec<Url>>>)> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
         let (tell, ready) = oneshot::channel();
         let thread = thread::Builder::new().name("workers".to_string()).spawn(move || {
-            runtime.block_on(Crew::new(launch).keep(n_workers.get(), tell, stopped));
+            runtime.block_on(Crew::new(launches).keep(tell, stopped));
         })?;
         Ok((Self { stop: Some(stop), thread: Some(thread) }, ready))
     }

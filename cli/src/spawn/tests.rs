@@ -3,11 +3,15 @@
 use std::fs;
 use std::path::Path;
 
+use clap::Parser;
 use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
 use super::*;
+use crate::args::{Cli, Command};
+use crate::network::resolve;
+use crate::worker::WorkerArgs;
 
 /// Serves, as far as its parent can see, until its input ends. The path is its process's id.
 const SERVE: &str = "echo ready grpc://127.0.0.1:1/$$; exec cat";
@@ -22,8 +26,8 @@ fn script(text: &str, dir: &Path) -> Launch {
 }
 
 async fn start(text: &str, dir: &Path, n_workers: usize) -> (Keeper, Result<Vec<Url>>) {
-    let n_workers = NonZeroUsize::new(n_workers).expect("not zero");
-    let (keeper, ready) = Keeper::start(script(text, dir), n_workers).expect("a thread");
+    let launches = vec![script(text, dir); n_workers];
+    let (keeper, ready) = Keeper::start(launches).expect("a thread");
     let urls = ready.await.expect("told");
     (keeper, urls)
 }
@@ -75,7 +79,7 @@ async fn another_first_line_or_program_is_an_error() {
     let error = error_of("echo hello; exec cat", dir.path(), 1).await;
     assert!(error.contains("worker 1 says 'hello'"), "{error}");
     let missing = Launch { program: dir.path().join("missing"), ..script("", dir.path()) };
-    let (_keeper, ready) = Keeper::start(missing, NonZeroUsize::MIN).expect("a thread");
+    let (_keeper, ready) = Keeper::start(vec![missing]).expect("a thread");
     let error = ready.await.expect("told").expect_err("no program").to_string();
     assert!(error.contains("missing"), "{error}");
 }
@@ -84,8 +88,7 @@ async fn another_first_line_or_program_is_an_error() {
 async fn a_command_that_is_cancelled_meanwhile_leaves_no_worker() {
     let dir = tempfile::tempdir().expect("a folder");
     let text = "echo $$ > made; mv made id; exec cat";
-    let (keeper, ready) =
-        Keeper::start(script(text, dir.path()), NonZeroUsize::MIN).expect("a thread");
+    let (keeper, ready) = Keeper::start(vec![script(text, dir.path())]).expect("a thread");
     let id = dir.path().join("id");
     while !id.exists() {
         tokio::task::yield_now().await;
@@ -94,22 +97,46 @@ async fn a_command_that_is_cancelled_meanwhile_leaves_no_worker() {
     assert!(is_gone(&fs::read_to_string(id).expect("written")));
 }
 
-#[test]
-fn a_worker_gets_the_options_of_its_command() {
-    let options = SpawnOptions {
-        n_workers: NonZeroUsize::MIN,
-        with_tls: true,
-        memory_limit: Some(ByteSize(1 << 30)),
-    };
-    let network = NetworkArgs { tls: Some("certs".into()), ..NetworkArgs::default() };
-    let launch = launch(&options, &network).expect("this program");
+const MEMORY_LIMIT: ByteSize = ByteSize(1 << 30);
+
+/// What a worker makes of the arguments that it is started with.
+fn worker_args(transport: SpawnTransport, network: &NetworkArgs) -> WorkerArgs {
+    let options = SpawnOptions { transports: vec![transport], memory_limit: Some(MEMORY_LIMIT) };
+    let launch = launch(transport, &options, network).expect("this program");
     let words = launch.args.iter().map(|word| word.to_str().expect("text"));
     let words = ["tributary"].into_iter().chain(words);
-    let command = <crate::args::Cli as clap::Parser>::try_parse_from(words).expect("valid").command;
-    let crate::args::Command::Worker(args) = command else { unreachable!("{command:?}") };
-    assert!(args.exit_with_parent);
-    assert_eq!(args.memory_limit, options.memory_limit);
-    assert_eq!(args.drain_timeout, DRAIN_TIMEOUT);
-    assert_eq!(args.network.tls, network.tls);
-    assert_eq!(args.listen[0].as_str(), "grpc://127.0.0.1:0");
+    match Cli::try_parse_from(words).expect("valid").command {
+        Command::Worker(args) => args,
+        command => unreachable!("{command:?}"),
+    }
+}
+
+#[test]
+fn a_worker_gets_the_options_of_its_command() {
+    let network = NetworkArgs { tls: Some("certs".into()), ..NetworkArgs::default() };
+    for (transport, listen) in [
+        (SpawnTransport::Grpcs, "grpcs://127.0.0.1:0"),
+        (SpawnTransport::Quic, "quic://127.0.0.1:0"),
+    ] {
+        let args = worker_args(transport, &network);
+        assert!(args.exit_with_parent);
+        assert_eq!(args.memory_limit, Some(MEMORY_LIMIT));
+        assert_eq!(args.drain_timeout, DRAIN_TIMEOUT);
+        assert_eq!((args.network.tls, args.network.insecure), (network.tls.clone(), false));
+        assert_eq!(args.listen[0].as_str(), listen);
+    }
+}
+
+#[test]
+fn a_worker_in_plain_text_stays_so_among_others() {
+    let listen = Url::parse("grpc://127.0.0.1:0").expect("valid");
+    let alone = worker_args(SpawnTransport::Grpc, &NetworkArgs::default());
+    assert!(alone.network.tls.is_none() && !alone.network.insecure);
+    let network = NetworkArgs { tls: Some("certs".into()), ..NetworkArgs::default() };
+    let among_others = worker_args(SpawnTransport::Grpc, &network);
+    // It reaches the others by their certificates.
+    assert_eq!(among_others.network.tls, network.tls);
+    for args in [alone, among_others] {
+        assert_eq!(resolve(&args.listen[0], &args.network).expect("allowed"), listen);
+    }
 }

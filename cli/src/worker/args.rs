@@ -14,8 +14,15 @@ use crate::units::{ByteSize, parse_duration};
 /// Arguments of `tributary worker`.
 #[derive(Debug, Clone, Args)]
 pub struct WorkerArgs {
-    /// Where to listen; may be given several times. Port 0 takes a free one
-    #[arg(long, value_name = "grpc://HOST:PORT", required = true, value_parser = parse_listen)]
+    /// Where to listen (grpc://, grpcs:// or quic://); may be given several times. Port 0 takes a free
+    /// one
+    #[arg(
+        long,
+        value_name = "SCHEME://HOST:PORT",
+        value_delimiter = ',',
+        required = true,
+        value_parser = parse_listen
+    )]
     pub listen: Vec<Url>,
     /// How it listens and reaches other workers.
     #[command(flatten)]
@@ -63,6 +70,10 @@ mod tests {
         let listen = ["--listen", "grpc://127.0.0.1:0", "--listen", "grpc://[::1]:0"];
         let args = parse(&listen).expect("complete");
         assert_eq!(args.listen.len(), 2);
+        let several = parse(&["--listen", "grpcs://a:1,quic://a:1", "--listen", "grpc://[::1]:0"]);
+        let listen_at: Vec<_> = several.expect("complete").listen;
+        let listen_at: Vec<_> = listen_at.iter().map(Url::as_str).collect();
+        assert_eq!(listen_at, ["grpcs://a:1", "quic://a:1", "grpc://[::1]:0"]);
         assert_eq!(args.drain_timeout, Duration::from_secs(30));
         let limited = [&listen[..], &["--memory-limit", "1GiB", "--drain-timeout", "0"]].concat();
         let args = parse(&limited).expect("complete");
@@ -71,6 +82,6 @@ mod tests {
             (Some(ByteSize(1 << 30)), Duration::ZERO)
         );
         let error = parse(&["--listen", "127.0.0.1:1"]).expect_err("no URL").to_string();
-        assert!(error.contains("grpc://HOST:PORT"), "{error}");
+        assert!(error.contains("quic://HOST:PORT"), "{error}");
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion_tributary::core::error::TransportError;
 use datafusion_tributary::core::transport::{Channels, Server, TransportEnv};
-use datafusion_tributary::{ShuffleTransport, StaticWorkers, Worker, WorkerOptions};
+use datafusion_tributary::{StaticWorkers, Worker, WorkerOptions};
 use url::Url;
 
 use super::WorkerArgs;
@@ -16,7 +16,7 @@ use super::say;
 use super::stop::Stop;
 use crate::error::{CliError, Result};
 use crate::memory::Memory;
-use crate::network::{self, resolve};
+use crate::network::{Network, resolve};
 use crate::session::worker_session;
 
 /// A worker that serves.
@@ -38,12 +38,13 @@ impl Node {
         let memory = Memory::new(args.memory_limit);
         let runtime_env = runtime_env(args, &listen, &memory)?;
         let env = TransportEnv::new(memory.network_budget()).with_io_threads(args.io_threads.get());
-        let transport = network::grpc(&args.network)?;
-        let transports = network::transports(transport.clone(), env);
+        let network = Network::new(&args.network)?;
+        let transports = network.registry(env);
 
         let late = Arc::new(LateWorker::default());
         let mut servers = Vec::with_capacity(listen.len());
         for url in &listen {
+            let transport = network.server(url);
             let server = transport.serve(url, Arc::clone(&late) as _, transports.env()).await;
             servers.push(server.map_err(|e| cannot_listen(url, e))?);
         }

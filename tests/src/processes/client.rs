@@ -8,7 +8,6 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
-use datafusion_tributary::grpc::{GrpcConfig, GrpcTransport};
 use datafusion_tributary::{
     DistributedOptions, QueryReport, StaticWorkers, TransportEnv, TransportRegistry, WorkerChannel,
 };
@@ -19,7 +18,7 @@ use tempfile::TempDir;
 use url::Url;
 
 use super::hold::{CODEC, HoldCodec};
-use super::{WorkerProcess, within};
+use super::{Network, WorkerProcess, within};
 use crate::{Extras, Sessions, World, tables};
 
 /// Workers and the connections to them. A clone shares the connections.
@@ -30,21 +29,20 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to these workers when they are used, with default settings.
-    pub fn new(urls: Vec<Url>) -> Self {
-        Self::with(urls, GrpcConfig::default(), TransportEnv::default())
+    /// Connects to these workers when they are used.
+    pub fn new(network: &Network, urls: Vec<Url>) -> Self {
+        Self::with(network, urls, TransportEnv::default())
     }
 
-    /// The same with other settings.
-    pub fn with(urls: Vec<Url>, config: GrpcConfig, env: TransportEnv) -> Self {
-        let registry = TransportRegistry::new(env);
-        let registry = registry.with_transport(Arc::new(GrpcTransport::new(config)));
-        Self { urls, transports: Arc::new(registry) }
+    /// The same with another environment.
+    pub fn with(network: &Network, urls: Vec<Url>, env: TransportEnv) -> Self {
+        Self { urls, transports: Arc::new(network.transports(env)) }
     }
 
-    /// Connects to worker processes.
+    /// Connects to worker processes of one network, at least one.
     pub fn of(workers: &[WorkerProcess]) -> Self {
-        Self::new(workers.iter().map(|worker| worker.url.clone()).collect())
+        let urls = workers.iter().map(|worker| worker.url.clone()).collect();
+        Self::new(&workers[0].network, urls)
     }
 
     /// Where the workers are.

@@ -11,7 +11,7 @@ use futures::StreamExt;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
-use super::Client;
+use super::{Client, Network};
 use crate::Extras;
 
 /// What a coordinator prints when it has the first rows.
@@ -19,11 +19,13 @@ pub const STREAMING: &str = "streaming";
 
 /// Runs a statement up to its first rows, and keeps it running until standard input ends.
 pub(super) fn run(args: &[String]) -> ExitCode {
-    let [data, workers, sql, setup @ ..] = args else { panic!("no statement in {args:?}") };
+    let [network, data, workers, sql, setup @ ..] = args else {
+        panic!("no statement in {args:?}")
+    };
     let runtime = Runtime::new().expect("threads");
     runtime.block_on(async {
         let workers = workers.split(',').map(|url| url.parse().expect("a URL")).collect();
-        let client = Client::new(workers);
+        let client = Client::new(&Network::from_word(network), workers);
         let sessions = client.sessions(Extras::default()).await;
         let setup: Vec<_> = setup.iter().map(String::as_str).collect();
         sessions.set_up(&setup, Path::new(data)).await.expect("the set-up runs");

@@ -1,26 +1,23 @@
-//! Workers in this process that are reached over gRPC: their budgets can be looked at, and nothing is
-//! started.
+//! Workers in this process that are reached over a network: their budgets can be looked at, and nothing
+//! is started.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::execution::SessionState;
-use datafusion_tributary::grpc::{GrpcConfig, GrpcTransport};
-use datafusion_tributary::{
-    ShuffleTransport, StaticWorkers, TransportEnv, TransportRegistry, Worker, WorkerOptions,
-    WorkerStats,
-};
+use datafusion_tributary::{StaticWorkers, TransportEnv, Worker, WorkerOptions, WorkerStats};
 use datafusion_tributary_core::budget::NetworkBudget;
 use datafusion_tributary_core::limits;
 use datafusion_tributary_core::transport::{Channels, Server};
-use url::Url;
 
-use super::{Client, LOOPBACK};
+use super::{Client, Network};
 use crate::{Extras, or_hang};
 
 /// How a cluster differs from the usual one.
 #[derive(Clone, Debug)]
 pub struct LoopbackOptions {
+    /// How they are reached.
+    pub network: Network,
     /// Workers of the cluster.
     pub n_workers: usize,
     /// Network budget of each side.
@@ -32,12 +29,13 @@ pub struct LoopbackOptions {
 }
 
 impl LoopbackOptions {
-    /// So many workers with DataFusion's own functions.
+    /// So many workers with DataFusion's own functions, over gRPC.
     ///
     /// # Panics
     /// Where there can be no session, which is no test's subject.
     pub fn new(n_workers: usize) -> Self {
         Self {
+            network: Network::grpc(),
             n_workers,
             budget_bytes: limits::NETWORK_BUDGET_BYTES,
             max_row_bytes: limits::MAX_ROW_BYTES,
@@ -52,6 +50,8 @@ pub struct Loopback {
     /// The way to the workers.
     pub client: Client,
     nodes: Vec<Node>,
+    /// Whose certificates are read again.
+    _network: Network,
 }
 
 #[derive(Debug)]
@@ -73,7 +73,8 @@ impl Loopback {
         }
         let urls = nodes.iter().flat_map(|node| node.server.urls().to_vec()).collect();
         let env = new_env(&options);
-        Self { client: Client::with(urls, GrpcConfig::default(), env), nodes }
+        let client = Client::with(&options.network, urls, env);
+        Self { client, nodes, _network: options.network }
     }
 
     /// Waits until nobody has a query, a task, or a reserved byte left.
@@ -103,9 +104,7 @@ impl Loopback {
 impl Node {
     async fn start(idx: usize, options: &LoopbackOptions) -> Self {
         let env = new_env(options);
-        let transport = GrpcTransport::default();
-        let registry = TransportRegistry::new(env.clone());
-        let registry = Arc::new(registry.with_transport(Arc::new(transport.clone())));
+        let registry = Arc::new(options.network.transports(env.clone()));
         let channels = Channels::new(Arc::new(StaticWorkers::new(Vec::new())), registry);
         let mut worker =
             WorkerOptions::new(format!("loopback {idx}"), options.session.clone(), channels);
@@ -113,7 +112,7 @@ impl Node {
         // Queries that are made by hand send no pings.
         worker.lease = Duration::from_secs(3600);
         let worker = Worker::new(worker);
-        let listen: Url = LOOPBACK.parse().expect("a URL");
+        let (transport, listen) = (options.network.transport(), options.network.listen());
         let server = transport.serve(&listen, Arc::new(worker.clone()), &env).await;
         Self { worker, env, server: server.expect("a free port") }
     }

@@ -3,12 +3,10 @@
 use std::thread;
 use std::time::Duration;
 
-use datafusion_tributary::TransportEnv;
-use datafusion_tributary::grpc::GrpcConfig;
 use datafusion_tributary_tests::Extras;
 use datafusion_tributary_tests::processes::blocking::{BLOCKING, block, blocks};
 use datafusion_tributary_tests::processes::client::{count_rows, take_rows};
-use datafusion_tributary_tests::processes::{Client, Remote, WorkerProcess, within};
+use datafusion_tributary_tests::processes::{Client, Network, Remote, WorkerProcess, within};
 use datafusion_tributary_tests::tables::{BUILD_SIDE, LONG_TEXTS};
 use datafusion_tributary_tests::text::text;
 use tokio::runtime::Builder;
@@ -24,12 +22,14 @@ const ASK_INTERVAL: Duration = Duration::from_millis(250);
 const PATIENCE: Duration = Duration::from_secs(60);
 const TABLES: [&str; 2] = [BUILD_SIDE, LONG_TEXTS];
 
+over_each_network!(in_all_threads_of_the_workers, in_the_only_thread_of_the_coordinator);
+
 /// Both workers have one thread for plans, and it is blocked.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_all_threads_of_the_workers() {
+async fn in_all_threads_of_the_workers(network: Network) {
     let seconds = BLOCK_SECS.to_string();
     let args = ["threads", "1", "block-secs", &seconds];
-    let mut workers = [WorkerProcess::fixture(&args).await, WorkerProcess::fixture(&args).await];
+    let start = || WorkerProcess::fixture(&network, &args);
+    let mut workers = [start().await, start().await];
     let extras = Extras { functions: || vec![blocks()], ..Extras::default() };
     let remote = Remote::open(Client::of(&workers), extras, &TABLES).await;
     let sql = "SELECT blocks(n) % 5 AS g, count(*) FROM long_texts GROUP BY 1 ORDER BY 1";
@@ -51,14 +51,13 @@ async fn in_all_threads_of_the_workers() {
 }
 
 /// A session's runtime has one thread, and it is blocked while rows are on their way.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_the_only_thread_of_the_coordinator() {
-    let workers = [WorkerProcess::start().await, WorkerProcess::start().await];
+async fn in_the_only_thread_of_the_coordinator(network: Network) {
+    let workers = [WorkerProcess::start(&network).await, WorkerProcess::start(&network).await];
     let client = Client::of(&workers);
     let (tell, is_blocked) = oneshot::channel();
     let (end, has_ended) = oneshot::channel();
     let urls = client.urls().to_vec();
-    let coordinator = thread::spawn(move || end.send(run_blocked(urls, tell)));
+    let coordinator = thread::spawn(move || end.send(run_blocked(&network, urls, tell)));
     within(PATIENCE, "the first rows", is_blocked).await.expect("rows");
     let mut answers = Answers::default();
     let n_rows = tokio::select! {
@@ -70,10 +69,10 @@ async fn in_the_only_thread_of_the_coordinator() {
     coordinator.join().expect("no panic").expect("somebody waits for it");
 }
 
-fn run_blocked(urls: Vec<Url>, tell: oneshot::Sender<()>) -> usize {
+fn run_blocked(network: &Network, urls: Vec<Url>, tell: oneshot::Sender<()>) -> usize {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let client = Client::with(urls, GrpcConfig::default(), TransportEnv::default());
+        let client = Client::new(network, urls);
         let remote = Remote::open(client, Extras::default(), &TABLES).await;
         let long =
             "SELECT t.n, t.s, b.id FROM long_texts t CROSS JOIN build_side b WHERE b.id < 10";

@@ -3,30 +3,31 @@
 use std::time::Duration;
 
 use datafusion_tributary_core::limits::LEASE;
-use datafusion_tributary_tests::processes::{Client, Process, STREAMING, WorkerProcess};
+use datafusion_tributary_tests::processes::{Client, Network, Process, STREAMING, WorkerProcess};
 use datafusion_tributary_tests::tables::{self, BUILD_SIDE, LONG_TEXTS};
 use nix::sys::signal::Signal;
 
 /// What a worker may take to look at its clock, and we to ask it.
 const SLACK: Duration = Duration::from_secs(3);
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed() {
-    leaves_nothing(Signal::SIGKILL).await;
+over_each_network!(killed, stopped);
+
+async fn killed(network: Network) {
+    leaves_nothing(&network, Signal::SIGKILL).await;
 }
 
 /// Nothing is closed: the lease ends.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stopped() {
-    leaves_nothing(Signal::SIGSTOP).await;
+async fn stopped(network: Network) {
+    leaves_nothing(&network, Signal::SIGSTOP).await;
 }
 
-async fn leaves_nothing(signal: Signal) {
-    let workers = [WorkerProcess::start().await, WorkerProcess::start().await];
+async fn leaves_nothing(network: &Network, signal: Signal) {
+    let workers = [WorkerProcess::start(network).await, WorkerProcess::start(network).await];
     let client = Client::of(&workers);
     let data = tables::files().await;
     let endless = "SELECT t.n, t.s, b.id FROM long_texts t CROSS JOIN build_side b";
     let mut coordinator = Process::coordinator(
+        network,
         client.urls(),
         &[BUILD_SIDE, LONG_TEXTS],
         data.path().to_str().expect("a path of UTF-8"),

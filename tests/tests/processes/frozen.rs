@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use datafusion_tributary_cli::check::check_sql;
 use datafusion_tributary_tests::processes::client::take_rows;
-use datafusion_tributary_tests::processes::{Client, Remote, WorkerProcess};
+use datafusion_tributary_tests::processes::{Client, Network, Remote, WorkerProcess};
 use datafusion_tributary_tests::tables::{BUILD_SIDE, LONG_TEXTS};
 use datafusion_tributary_tests::{Extras, or_hang};
 use nix::sys::signal::Signal;
@@ -14,9 +14,10 @@ use nix::sys::signal::Signal;
 const LIMIT: Duration = Duration::from_secs(15);
 const TABLES: [&str; 2] = [BUILD_SIDE, LONG_TEXTS];
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_the_middle_of_a_query() {
-    let workers = [WorkerProcess::start().await, WorkerProcess::start().await];
+over_each_network!(in_the_middle_of_a_query, before_a_query);
+
+async fn in_the_middle_of_a_query(network: Network) {
+    let workers = [WorkerProcess::start(&network).await, WorkerProcess::start(&network).await];
     let remote = Remote::open(Client::of(&workers), Extras::default(), &TABLES).await;
     let endless = "SELECT t.n, t.s, b.id FROM long_texts t CROSS JOIN build_side b";
     let mut rows = remote.plan(endless).await.run();
@@ -35,14 +36,13 @@ async fn in_the_middle_of_a_query() {
     assert_ne!(verdict.expect("it serves again").to_string(), "both fail");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn before_a_query() {
-    tokio::join!(found_at_its_start(true), found_at_its_start(false));
+async fn before_a_query(network: Network) {
+    tokio::join!(found_at_its_start(&network, true), found_at_its_start(&network, false));
 }
 
 /// With a connection that was used before, or without any.
-async fn found_at_its_start(was_used: bool) {
-    let workers = [WorkerProcess::start().await, WorkerProcess::start().await];
+async fn found_at_its_start(network: &Network, was_used: bool) {
+    let workers = [WorkerProcess::start(network).await, WorkerProcess::start(network).await];
     let remote = Remote::open(Client::of(&workers), Extras::default(), &TABLES).await;
     let frozen = &workers[1];
     if was_used {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use datafusion_tributary_tests::Extras;
 use datafusion_tributary_tests::processes::client::{Planned, count_rows, take_rows};
 use datafusion_tributary_tests::processes::hold::{HOLDING, with_held_scans};
-use datafusion_tributary_tests::processes::{Client, Remote, WorkerProcess};
+use datafusion_tributary_tests::processes::{Client, Network, Remote, WorkerProcess};
 use datafusion_tributary_tests::tables::{BUILD_SIDE, LONG_TEXTS};
 use futures::StreamExt;
 use futures::future::join_all;
@@ -18,21 +18,27 @@ const N_ROWS: usize = 20_000;
 /// A hundred times more than all buffers hold.
 const ENDLESS: &str = "SELECT t.n, t.s, b.id FROM long_texts t CROSS JOIN build_side b";
 
-async fn workers() -> Vec<WorkerProcess> {
-    join_all((0..N_WORKERS).map(|_| WorkerProcess::start())).await
+over_each_network!(
+    before_its_plan_arrived,
+    while_its_rows_are_read,
+    before_its_first_row,
+    before_its_end_marker,
+);
+
+async fn workers(network: &Network) -> Vec<WorkerProcess> {
+    join_all((0..N_WORKERS).map(|_| WorkerProcess::start(network))).await
 }
 
 /// The last one holds its tasks.
-async fn holding(place: &str) -> Vec<WorkerProcess> {
+async fn holding(network: &Network, place: &str) -> Vec<WorkerProcess> {
     let hold = ["hold", place];
     let args = |idx| if idx + 1 == N_WORKERS { &hold[..] } else { &[] };
-    join_all((0..N_WORKERS).map(|idx| WorkerProcess::fixture(args(idx)))).await
+    join_all((0..N_WORKERS).map(|idx| WorkerProcess::fixture(network, args(idx)))).await
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn before_its_plan_arrived() {
+async fn before_its_plan_arrived(network: Network) {
     for was_used in [false, true] {
-        let mut workers = workers().await;
+        let mut workers = workers(&network).await;
         let remote = Remote::open(Client::of(&workers), Extras::default(), &TABLES).await;
         let planned = remote.plan("SELECT n, s FROM long_texts").await;
         if was_used {
@@ -44,9 +50,8 @@ async fn before_its_plan_arrived() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_its_rows_are_read() {
-    let mut workers = workers().await;
+async fn while_its_rows_are_read(network: Network) {
+    let mut workers = workers(&network).await;
     let remote = Remote::open(Client::of(&workers), Extras::default(), &TABLES).await;
     let mut rows = remote.plan(ENDLESS).await.run();
     take_rows(&mut rows, 1).await;
@@ -56,9 +61,8 @@ async fn while_its_rows_are_read() {
 }
 
 /// The others have asked for its rows and wait.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn before_its_first_row() {
-    let mut workers = holding("start").await;
+async fn before_its_first_row(network: Network) {
+    let mut workers = holding(&network, "start").await;
     let remote = Remote::open(Client::of(&workers), Extras::default(), &TABLES).await;
     let ctx = with_held_scans(&remote.sessions.distributed);
     let grouped = "SELECT s, count(*) FROM long_texts GROUP BY s";
@@ -73,9 +77,8 @@ async fn before_its_first_row() {
 }
 
 /// All rows have arrived: without the end marker that is no end.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn before_its_end_marker() {
-    let mut workers = holding("end").await;
+async fn before_its_end_marker(network: Network) {
+    let mut workers = holding(&network, "end").await;
     let remote = Remote::open(Client::of(&workers), Extras::default(), &TABLES).await;
     let ctx = with_held_scans(&remote.sessions.distributed);
     let planned = Planned::new(&ctx, "SELECT n, s FROM long_texts", N_WORKERS).await;

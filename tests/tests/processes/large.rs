@@ -13,13 +13,15 @@ use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::prelude::SessionContext;
 use datafusion_tributary_core::limits::MAX_ERROR_TEXT_BYTES;
 use datafusion_tributary_tests::functions::failing;
-use datafusion_tributary_tests::processes::Remote;
 use datafusion_tributary_tests::processes::loopback::{Loopback, LoopbackOptions};
+use datafusion_tributary_tests::processes::{Network, Remote};
 use datafusion_tributary_tests::tables::{BUILD_SIDE, LONG_TEXTS};
 use datafusion_tributary_tests::text::error_of;
 use datafusion_tributary_tests::{Extras, or_hang};
 
 const MIB: usize = 1 << 20;
+
+over_each_network!(error_texts, long_strings, strings_above_the_limit, many_columns);
 
 async fn rows(ctx: &SessionContext, sql: &str) -> RecordBatch {
     let frame = ctx.sql(sql).await.expect("planned");
@@ -27,11 +29,11 @@ async fn rows(ctx: &SessionContext, sql: &str) -> RecordBatch {
     concat_batches(&batches[0].schema(), &batches).expect("one schema")
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn error_texts() {
+async fn error_texts(network: Network) {
     let extras = Extras { functions: || vec![failing("fails", long_error)], ..Extras::default() };
     let session = extras.worker_state().expect("a state");
-    let loopback = Loopback::start(LoopbackOptions { session, ..LoopbackOptions::new(2) }).await;
+    let loopback =
+        Loopback::start(LoopbackOptions { network, session, ..LoopbackOptions::new(2) }).await;
     let remote = Remote::open(loopback.client.clone(), extras, &[LONG_TEXTS]).await;
     let sql = "SELECT fails(n) AS x FROM long_texts";
     remote.plan(sql).await;
@@ -48,10 +50,9 @@ fn long_error() -> DataFusionError {
 }
 
 /// Rows of 20 MiB, above each message limit and credit.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn long_strings() {
+async fn long_strings(network: Network) {
     let n_bytes = 20 * MIB;
-    let loopback = Loopback::start(LoopbackOptions::new(2)).await;
+    let loopback = Loopback::start(LoopbackOptions { network, ..LoopbackOptions::new(2) }).await;
     let remote = Remote::open(loopback.client.clone(), Extras::default(), &[BUILD_SIDE]).await;
     let sql = long_string(n_bytes);
     remote.plan(&sql).await;
@@ -66,9 +67,8 @@ async fn long_strings() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn strings_above_the_limit() {
-    let options = LoopbackOptions { max_row_bytes: 4 * MIB, ..LoopbackOptions::new(2) };
+async fn strings_above_the_limit(network: Network) {
+    let options = LoopbackOptions { network, max_row_bytes: 4 * MIB, ..LoopbackOptions::new(2) };
     let loopback = Loopback::start(options).await;
     let remote = Remote::open(loopback.client.clone(), Extras::default(), &[BUILD_SIDE]).await;
     let error = error_of(&remote.sessions.distributed, &long_string(5 * MIB)).await;
@@ -84,8 +84,7 @@ fn long_string(n_bytes: usize) -> String {
     )
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_columns() {
+async fn many_columns(network: Network) {
     const N_COLUMNS: i64 = 5000;
     let dir = tempfile::tempdir().expect("a folder");
     for file in 0..4 {
@@ -95,7 +94,7 @@ async fn many_columns() {
         "CREATE EXTERNAL TABLE wide STORED AS PARQUET LOCATION '{}/'",
         dir.path().display()
     );
-    let loopback = Loopback::start(LoopbackOptions::new(2)).await;
+    let loopback = Loopback::start(LoopbackOptions { network, ..LoopbackOptions::new(2) }).await;
     let remote = Remote::open(loopback.client.clone(), Extras::default(), &[&table]).await;
     let sql = "SELECT * FROM wide ORDER BY c0";
     remote.plan(sql).await;

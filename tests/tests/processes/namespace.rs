@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 use std::process::{self, Command};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// An address that nobody has: what is sent there is lost.
 const NOBODY: &str = "02:00:00:00:00:01";
@@ -19,17 +20,18 @@ pub(crate) struct Namespace {
 }
 
 impl Namespace {
-    /// Makes a namespace, of which there is one in each process at most.
+    /// Makes a namespace, of which there are two in each process at most.
     ///
     /// # Errors
     /// Why it can't be made, and what to do.
     pub(crate) fn create() -> Result<Self, String> {
-        let id = process::id();
-        // Of 198.18.0.0/15, which is set aside for tests of networks, four addresses by our number.
-        let first = (198 << 24) + (18 << 16) + id % (1 << 15) * 4;
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let (id, number) = (process::id(), MADE.fetch_add(1, Ordering::Relaxed) % 2);
+        // Of 198.18.0.0/15, which is set aside for tests of networks, four addresses by our numbers.
+        let first = (198 << 24) + (18 << 16) + (id % (1 << 14) * 2 + number) * 4;
         let namespace = Self {
-            name: format!("tributary-{id}"),
-            link: format!("tri{id}"),
+            name: format!("tributary-{id}-{number}"),
+            link: format!("tri{id}-{number}"),
             here: Ipv4Addr::from(first + 1),
             there: Ipv4Addr::from(first + 2),
         };

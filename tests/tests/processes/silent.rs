@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use datafusion_tributary::TransportEnv;
-use datafusion_tributary::grpc::GrpcConfig;
 use datafusion_tributary_cli::check::check_sql;
 use datafusion_tributary_tests::processes::client::take_rows;
-use datafusion_tributary_tests::processes::{Client, Remote, WorkerProcess};
+use datafusion_tributary_tests::processes::{Client, Network, Remote, WorkerProcess};
 use datafusion_tributary_tests::tables::{self, BUILD_SIDE, LONG_TEXTS};
 use datafusion_tributary_tests::{Extras, or_hang};
 
@@ -15,8 +13,9 @@ use crate::namespace::Namespace;
 /// How soon silence is found.
 const LIMIT: Duration = Duration::from_secs(15);
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_the_middle_of_a_query() {
+over_each_network!(in_the_middle_of_a_query);
+
+async fn in_the_middle_of_a_query(network: Network) {
     if std::env::var_os("TRIBUTARY_NO_NETNS").is_some_and(|value| value == "1") {
         println!("left out, because TRIBUTARY_NO_NETNS is 1");
         return;
@@ -25,13 +24,12 @@ async fn in_the_middle_of_a_query() {
     let data = tables::files().await;
     let data = data.path().to_str().expect("a path of UTF-8");
     // One worker on each side of the link; the coordinator and the first one lose the second one.
-    let listen = [namespace.here, namespace.there].map(|ip| format!("grpc://{ip}:0"));
-    let args = |idx: usize| ["--listen", &listen[idx], "--insecure", "--allow-path", data];
-    let here = WorkerProcess::start_in(&[], &args(0)).await;
-    let there = WorkerProcess::start_in(&namespace.command(), &args(1)).await;
-    let urls = vec![here.url.clone(), there.url.clone()];
-    let config = GrpcConfig::default().with_insecure(true);
-    let client = Client::with(urls, config, TransportEnv::default());
+    let network = network.between(vec![namespace.here, namespace.there]);
+    let args = ["--allow-path", data];
+    let here = WorkerProcess::start_in(&[], &network, namespace.here, &args).await;
+    let command = namespace.command();
+    let there = WorkerProcess::start_in(&command, &network, namespace.there, &args).await;
+    let client = Client::new(&network, vec![here.url.clone(), there.url.clone()]);
     let remote = Remote::open(client, Extras::default(), &[BUILD_SIDE, LONG_TEXTS]).await;
 
     let endless = "SELECT t.n, t.s, b.id FROM long_texts t CROSS JOIN build_side b";

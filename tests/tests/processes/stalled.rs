@@ -18,6 +18,7 @@ use datafusion_tributary_core::metrics::NodeMetricValue;
 use datafusion_tributary_core::protocol::TaskReport;
 use datafusion_tributary_core::transport::BatchStream;
 use datafusion_tributary_tests::or_hang;
+use datafusion_tributary_tests::processes::Network;
 use datafusion_tributary_tests::processes::by_hand::HandQuery;
 use datafusion_tributary_tests::processes::loopback::{Loopback, LoopbackOptions};
 use datafusion_tributary_tests::tables::write_table;
@@ -30,17 +31,21 @@ const N_ROWS: i64 = 20_000;
 const ROW_BYTES: usize = 2000;
 const BUDGET_BYTES: usize = 1 << 20;
 
+over_each_network!(
+    one_of_eight_outputs_is_not_read,
+    one_of_eight_outputs_of_a_split_is_not_read,
+    many_producers_share_one_budget,
+);
+
 /// Outputs that know nothing of each other.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_eight_outputs_is_not_read() {
+async fn one_of_eight_outputs_is_not_read(network: Network) {
     let dir = tempfile::tempdir().expect("a folder");
     let plan = long_rows(dir.path(), N_OUTPUTS, N_ROWS).await;
-    read_seven_first(&plan, LoopbackOptions::new(1)).await;
+    read_seven_first(&plan, LoopbackOptions { network, ..LoopbackOptions::new(1) }).await;
 }
 
 /// Outputs that are filled by one split: what nobody reads goes to disk.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_eight_outputs_of_a_split_is_not_read() {
+async fn one_of_eight_outputs_of_a_split_is_not_read(network: Network) {
     let dir = tempfile::tempdir().expect("a folder");
     let scan = long_rows(dir.path(), 4, N_ROWS).await;
     let by_number =
@@ -52,7 +57,7 @@ async fn one_of_eight_outputs_of_a_split_is_not_read() {
         .build_arc()
         .expect("an environment");
     let session = SessionStateBuilder::new().with_runtime_env(env).with_default_features().build();
-    let options = LoopbackOptions { session, ..LoopbackOptions::new(1) };
+    let options = LoopbackOptions { network, session, ..LoopbackOptions::new(1) };
     let reports = read_seven_first(&split, options).await;
     let metrics = reports.iter().flat_map(|report| &report.metrics).flat_map(|node| &node.0);
     let mut spills = metrics.filter(|metric| metric.name == "spill_count");
@@ -61,14 +66,14 @@ async fn one_of_eight_outputs_of_a_split_is_not_read() {
 }
 
 /// Sixty-four tasks, and one reader that takes its time.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_producers_share_one_budget() {
+async fn many_producers_share_one_budget(network: Network) {
     const N_TASKS: u32 = 16;
     const N_TASK_ROWS: i64 = 500;
     const MESSAGE_BYTES: usize = 16 * 1024;
     let dir = tempfile::tempdir().expect("a folder");
     let plan = long_rows(dir.path(), 1, N_TASK_ROWS).await;
-    let options = LoopbackOptions { budget_bytes: BUDGET_BYTES, ..LoopbackOptions::new(4) };
+    let options =
+        LoopbackOptions { network, budget_bytes: BUDGET_BYTES, ..LoopbackOptions::new(4) };
     let loopback = Loopback::start(options).await;
     let (mut queries, mut streams) = (Vec::new(), Vec::new());
     for url in loopback.client.urls() {

@@ -42,7 +42,7 @@ fn clauses_are_recognised() {
     assert_eq!(differences(&BTreeSet::from_iter(1..COUNT), "x"), ["C23 is missing in x"]);
     assert_eq!(
         differences(&BTreeSet::from_iter(1..=COUNT + 1), "x"),
-        ["C23 in x is no clause of the contract (there are 22)"]
+        ["C24 in x is no clause of the contract (there are 23)"]
     );
 }
 

@@ -11,7 +11,8 @@ use arrow::util::data_gen::create_random_batch;
 
 use crate::Result;
 
-/// Streams that are moved side by side, as many as datafusion-distributed's benchmark has partitions.
+/// Streams that are moved side by side, as many as datafusion-distributed's benchmark has partitions,
+/// unless there are said to be more.
 pub const N_OUTPUTS: usize = 8;
 
 /// Rows of a wide batch: DataFusion's default.
@@ -24,9 +25,11 @@ const DISTINCT: usize = 2;
 /// Rows of a batch in datafusion-distributed's benchmark.
 pub const SMALL_ROWS: usize = 1024;
 
-/// Prepared batches for [`N_OUTPUTS`] outputs, and how many of them are moved in one pass.
+/// Prepared batches for some outputs, and how many of them are moved in one pass.
 #[derive(Debug)]
 pub struct Workload {
+    n_outputs: usize,
+    /// Further outputs have the batches of these, so that more outputs don't mean more memory.
     outputs: Vec<Vec<RecordBatch>>,
     n_batches: usize,
     batch_bytes: usize,
@@ -39,26 +42,31 @@ impl Workload {
     ///
     /// # Errors
     /// Arrow's.
-    pub fn wide(pass_bytes: usize) -> Result<Arc<Self>> {
+    pub fn wide(n_outputs: usize, pass_bytes: usize) -> Result<Arc<Self>> {
         let mut random = Random(1);
         let output = |_| (0..DISTINCT).map(|_| wide_batch(&mut random)).collect();
         let outputs = (0..N_OUTPUTS).map(output).collect::<Result<Vec<Vec<_>>>>()?;
-        Ok(Self::new(outputs, pass_bytes))
+        Ok(Self::new(n_outputs, outputs, pass_bytes))
     }
 
     /// Batches of 1,024 rows in the types of datafusion-distributed's benchmark.
     ///
     /// # Errors
     /// Arrow's.
-    pub fn small(pass_bytes: usize) -> Result<Arc<Self>> {
-        Ok(Self::new(vec![vec![small_batch()?]; N_OUTPUTS], pass_bytes))
+    pub fn small(n_outputs: usize, pass_bytes: usize) -> Result<Arc<Self>> {
+        Ok(Self::new(n_outputs, vec![vec![small_batch()?]; N_OUTPUTS], pass_bytes))
     }
 
-    fn new(outputs: Vec<Vec<RecordBatch>>, pass_bytes: usize) -> Arc<Self> {
+    fn new(n_outputs: usize, outputs: Vec<Vec<RecordBatch>>, pass_bytes: usize) -> Arc<Self> {
         let all: Vec<_> = outputs.iter().flatten().collect();
         let batch_bytes = all.iter().map(|batch| buffer_bytes(batch)).sum::<usize>() / all.len();
-        let n_batches = (pass_bytes / N_OUTPUTS).div_ceil(batch_bytes).max(1);
-        Arc::new(Self { outputs, n_batches, batch_bytes })
+        let n_batches = (pass_bytes / n_outputs).div_ceil(batch_bytes).max(1);
+        Arc::new(Self { n_outputs, outputs, n_batches, batch_bytes })
+    }
+
+    /// Streams that are moved side by side.
+    pub fn n_outputs(&self) -> usize {
+        self.n_outputs
     }
 
     /// The batches' schema.
@@ -73,14 +81,14 @@ impl Workload {
     ) -> impl Iterator<Item = RecordBatch> + Send + use<> {
         let workload = Arc::clone(self);
         (0..self.n_batches).map(move |nth| {
-            let batches = &workload.outputs[output];
+            let batches = workload.distinct(output);
             batches[nth % batches.len()].clone()
         })
     }
 
     /// The distinct batches of one output, in the order in which they come.
     pub fn distinct(&self, output: usize) -> &[RecordBatch] {
-        &self.outputs[output]
+        &self.outputs[output % self.outputs.len()]
     }
 
     /// Batches of each output in one pass.
@@ -90,21 +98,23 @@ impl Workload {
 
     /// Rows of all outputs in one pass.
     pub fn pass_rows(&self) -> usize {
-        let rows = |output: &Vec<RecordBatch>| -> usize {
-            (0..self.n_batches).map(|nth| output[nth % output.len()].num_rows()).sum()
+        let rows = |output: usize| -> usize {
+            let batches = self.distinct(output).iter().cycle().take(self.n_batches);
+            batches.map(RecordBatch::num_rows).sum()
         };
-        self.outputs.iter().map(rows).sum()
+        (0..self.n_outputs).map(rows).sum()
     }
 
     /// Bytes of Arrow buffers of all outputs in one pass.
     pub fn pass_bytes(&self) -> u64 {
-        (self.batch_bytes * self.n_batches * N_OUTPUTS) as u64
+        (self.batch_bytes * self.n_batches * self.n_outputs) as u64
     }
 
     /// One line about the batches.
     pub fn describe(&self) -> String {
         format!(
-            "{N_OUTPUTS} outputs, batches of {} rows and {} KiB, {} MiB a pass",
+            "{} outputs, batches of {} rows and {} KiB, {} MiB a pass",
+            self.n_outputs,
             self.outputs[0][0].num_rows(),
             self.batch_bytes >> 10,
             self.pass_bytes() >> 20

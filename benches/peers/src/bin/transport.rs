@@ -1,5 +1,5 @@
-//! How fast batches move from one process's worker to another's reader: our gRPC transport against
-//! bare HTTP/2, stock arrow-flight, raw TCP, and datafusion-distributed's own benchmark.
+//! How fast batches move from one process's worker to another's reader: our transports against bare
+//! HTTP/2, bare QUIC, stock arrow-flight, raw TCP, and datafusion-distributed's own benchmark.
 //!
 //! Rounds of all contenders take turns (A B C, B C A, …) in one process with one allocator; what is
 //! shown is the median of the rounds. Both sides of each transfer are in the process, so processor
@@ -10,17 +10,23 @@ use std::time::Duration;
 
 use clap::Parser;
 use datafusion_tributary_core::config::Compression;
-use datafusion_tributary_peers::batches::Workload;
+use datafusion_tributary_core::tls::TlsIdentity;
+use datafusion_tributary_peers::batches::{N_OUTPUTS, Workload};
+use datafusion_tributary_peers::compare::Entries;
 use datafusion_tributary_peers::contender::{
-    BareHttp2, Contender, DistributedShuffle, Fetches, Flight, FlightSettings, Iperf, OurShuffle,
-    Ours, RawTcp, Scenario, has_iperf,
+    BareHttp2, DistributedShuffle, Fetches, Flight, FlightSettings, Iperf, OurShuffle, Ours,
+    QuinnBulk, RawTcp, Scenario, has_iperf,
 };
-use datafusion_tributary_peers::measure::{Limit, Sample, load, median, round};
-use datafusion_tributary_peers::report::{Table, number};
+use datafusion_tributary_peers::identity::Pem;
+use datafusion_tributary_peers::measure::{Limit, load};
+use datafusion_tributary_peers::wire::{Wire, WireSettings};
 use datafusion_tributary_peers::{Result, syscalls};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Outputs where there are many.
+const MANY: usize = 64;
 
 /// Compares ways to move record batches; prints Markdown.
 #[derive(Clone, Debug, Parser)]
@@ -52,8 +58,13 @@ struct Args {
     /// Threads of the runtime that both sides share; ours has a thread for I/O on each side besides.
     #[arg(long, default_value_t = 2)]
     threads: usize,
-    /// Kinds of work.
-    #[arg(long, value_delimiter = ',', default_value = "wide,small,one-to-one,many-to-many")]
+    /// Kinds of work. Those of "encrypted" are QUIC and what it is compared with, 8 and 64 outputs
+    /// apart, uncompressed.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "wide,small,encrypted-8,encrypted-64,one-to-one,many-to-many"
+    )]
     work: Vec<String>,
     /// Compressions.
     #[arg(long, value_delimiter = ',', default_value = "none,lz4")]
@@ -79,9 +90,16 @@ async fn run(args: &Args) -> Result<()> {
     if args.passes.is_none() {
         println!("Load before: {}. {} runtime threads.\n", load(), args.threads);
     }
-    for work in &args.work {
+    let identity = Pem::of(&["127.0.0.1"])?.identity()?;
+    let encrypted = ["encrypted-8".to_owned(), "encrypted-64".to_owned()];
+    let expand =
+        |work| if work == "encrypted" { &encrypted[..] } else { std::slice::from_ref(work) };
+    for work in args.work.iter().flat_map(expand) {
         for compression in &args.compression {
-            let group = Group { args, work, compression: *compression };
+            if encrypted.contains(work) && *compression != Compression::None {
+                continue;
+            }
+            let group = Group { args, work, compression: *compression, identity: &identity };
             match args.passes {
                 Some(passes) => group.count_bytes(passes).await?,
                 None => group.compare().await?,
@@ -96,14 +114,7 @@ struct Group<'a> {
     args: &'a Args,
     work: &'a str,
     compression: Compression,
-}
-
-/// A contender, what it is called, and how its rounds went.
-struct Entry {
-    name: String,
-    contender: Box<dyn Contender>,
-    samples: Vec<Sample>,
-    calls_per_mb: f64,
+    identity: &'a TlsIdentity,
 }
 
 impl Group<'_> {
@@ -114,33 +125,18 @@ impl Group<'_> {
             Some(bytes) => Limit::Bytes(bytes),
             None => Limit::Time(Duration::from_secs_f64(self.args.seconds)),
         };
-        for entry in &entries {
-            round(entry.contender.as_ref(), Limit::Passes(1)).await?;
-        }
-        for first in 0..self.args.rounds {
-            let n_entries = entries.len();
-            for nth in 0..n_entries {
-                let entry = &mut entries[(first + nth) % n_entries];
-                entry.samples.push(round(entry.contender.as_ref(), limit).await?);
-            }
-        }
+        entries.run(self.args.rounds, limit).await?;
         if self.args.syscalls {
-            for entry in entries.iter_mut().filter(|entry| !entry.contender.runs_in_children()) {
-                entry.calls_per_mb = self.count_calls(&entry.name)?;
-            }
+            entries.count_calls(|name| self.count_calls(name))?;
         }
         println!("### {}, compression {}\n\n{about}.\n", self.work, self.compression);
-        println!("{}\nLoad: {}.\n", table(&entries).text(), load());
+        println!("{}\nLoad: {}.\n", entries.table().text(), load());
         Ok(())
     }
 
     /// Runs some passes and prints the moved bytes.
     async fn count_bytes(&self, passes: u64) -> Result<()> {
-        let mut bytes = 0;
-        for entry in self.start().await?.1 {
-            bytes += round(entry.contender.as_ref(), Limit::Passes(passes)).await?.bytes;
-        }
-        println!("{bytes}");
+        println!("{}", self.start().await?.1.run_passes(passes).await?);
         Ok(())
     }
 
@@ -159,11 +155,14 @@ impl Group<'_> {
     }
 
     /// One line about the work, and the contenders, of which the first is ours.
-    async fn start(&self) -> Result<(String, Vec<Entry>)> {
+    async fn start(&self) -> Result<(String, Entries)> {
         let n_rows = self.args.rows;
+        let pass_bytes = self.args.pass_mib << 20;
         match self.work {
-            "wide" => self.start_streams(Workload::wide(self.args.pass_mib << 20)?).await,
-            "small" => self.start_streams(Workload::small(self.args.pass_mib << 20)?).await,
+            "wide" => self.start_streams(|n| Workload::wide(n, pass_bytes)).await,
+            "small" => self.start_streams(|n| Workload::small(n, pass_bytes)).await,
+            "encrypted-8" => self.start_encrypted(Workload::wide(N_OUTPUTS, pass_bytes)?).await,
+            "encrypted-64" => self.start_encrypted(Workload::wide(MANY, pass_bytes)?).await,
             "one-to-one" => self.start_shuffle(Scenario { n_tasks: 1, n_rows }).await,
             "many-to-many" => {
                 self.start_shuffle(Scenario { n_tasks: self.args.tasks.max(2), n_rows }).await
@@ -172,16 +171,17 @@ impl Group<'_> {
         }
     }
 
-    async fn start_streams(&self, workload: Arc<Workload>) -> Result<(String, Vec<Entry>)> {
+    async fn start_streams(
+        &self,
+        workload: impl Fn(usize) -> Result<Arc<Workload>>,
+    ) -> Result<(String, Entries)> {
+        let (few, many) = (workload(N_OUTPUTS)?, workload(MANY)?);
+        let mut entries = Entries::new(self.args.only.as_deref());
         let (compression, n_connections) = (self.compression, self.args.connections);
-        let copy = || Arc::clone(&workload);
-        let mut entries = Entries { only: self.args.only.as_deref(), entries: Vec::new() };
-        for (name, fetches) in
-            [("ours, 1 fetch of 8 outputs", Fetches::One), ("ours, 8 fetches", Fetches::Each)]
-        {
-            let start = Ours::start(copy(), compression, fetches, n_connections);
-            entries.add(name, start).await?;
-        }
+        let one = self.ours(&few, Fetches::One, Wire::Grpc);
+        entries.add("ours, 1 fetch of 8 outputs", one).await?;
+        entries.add("ours, 8 fetches", self.ours(&few, Fetches::Each, Wire::Grpc)).await?;
+        let copy = || Arc::clone(&few);
         let tuned = FlightSettings::Tuned { n_connections };
         for (name, settings) in [
             ("arrow-flight, stock, 8 streams", FlightSettings::Stock),
@@ -189,10 +189,12 @@ impl Group<'_> {
         ] {
             entries.add(name, Flight::start(copy(), compression, settings)).await?;
         }
+        self.add_encrypted(&mut entries, &few).await?;
         // What moves bytes and doesn't encode has nothing to compress.
         if compression == Compression::None {
+            self.add_encrypted(&mut entries, &many).await?;
             entries.add("bare HTTP/2, 8 streams", BareHttp2::start(copy(), n_connections)).await?;
-            let pass_bytes = usize::try_from(workload.pass_bytes())?;
+            let pass_bytes = usize::try_from(few.pass_bytes())?;
             entries.add("raw TCP, 1 stream", RawTcp::start(pass_bytes, 1)).await?;
             entries.add("raw TCP, 8 streams", RawTcp::start(pass_bytes, 8)).await?;
             // The batches make no difference to it, so once is enough.
@@ -204,12 +206,43 @@ impl Group<'_> {
                 }
             }
         }
-        Ok((workload.describe(), entries.entries))
+        Ok((few.describe(), entries))
     }
 
-    async fn start_shuffle(&self, scenario: Scenario) -> Result<(String, Vec<Entry>)> {
+    /// QUIC and what it is compared with, one table for each number of outputs.
+    async fn start_encrypted(&self, workload: Arc<Workload>) -> Result<(String, Entries)> {
+        let mut entries = Entries::new(self.args.only.as_deref());
+        let n_outputs = workload.n_outputs();
+        self.add_encrypted(&mut entries, &workload).await?;
+        let stock = Flight::start(Arc::clone(&workload), self.compression, FlightSettings::Stock);
+        entries.add(&format!("arrow-flight, plain, stock, {n_outputs} streams"), stock).await?;
+        let plain = self.ours(&workload, Fetches::Each, Wire::Grpc);
+        entries.add(&format!("ours over gRPC, plain, {n_outputs} fetches"), plain).await?;
+        Ok((workload.describe(), entries))
+    }
+
+    /// All that encrypts.
+    async fn add_encrypted(&self, entries: &mut Entries, workload: &Arc<Workload>) -> Result<()> {
+        let n_outputs = workload.n_outputs();
+        let quic = self.ours(workload, Fetches::Each, Wire::Quic);
+        entries.add(&format!("ours over QUIC, {n_outputs} fetches"), quic).await?;
+        if self.compression == Compression::None {
+            let bulk = QuinnBulk::start(Arc::clone(workload), self.identity, self.args.connections);
+            entries.add(&format!("quinn, plain bulk, {n_outputs} streams"), bulk).await?;
+        }
+        let tls = self.ours(workload, Fetches::Each, Wire::Grpcs);
+        entries.add(&format!("ours over gRPC with TLS, {n_outputs} fetches"), tls).await
+    }
+
+    async fn ours(&self, workload: &Arc<Workload>, fetches: Fetches, wire: Wire) -> Result<Ours> {
+        let settings = WireSettings::new(self.args.connections);
+        let settings = settings.with_identity(self.identity.clone());
+        Ours::start(Arc::clone(workload), self.compression, fetches, wire, &settings).await
+    }
+
+    async fn start_shuffle(&self, scenario: Scenario) -> Result<(String, Entries)> {
         let (compression, n_connections) = (self.compression, self.args.connections);
-        let mut entries = Entries { only: self.args.only.as_deref(), entries: Vec::new() };
+        let mut entries = Entries::new(self.args.only.as_deref());
         let ours = OurShuffle::start(scenario, compression, n_connections);
         entries.add("ours, workers and exchanges", ours).await?;
         let theirs = DistributedShuffle::start(scenario, compression);
@@ -218,60 +251,6 @@ impl Group<'_> {
             "{} producers, {} consumers with 8 partitions each, {} rows in all, in batches of 1,024",
             scenario.n_tasks, scenario.n_tasks, scenario.n_rows
         );
-        Ok((about, entries.entries))
+        Ok((about, entries))
     }
-}
-
-/// The contenders that are wanted.
-struct Entries<'a> {
-    only: Option<&'a str>,
-    entries: Vec<Entry>,
-}
-
-impl Entries<'_> {
-    /// Starts a contender if it is wanted.
-    async fn add<C: Contender + 'static>(
-        &mut self,
-        name: &str,
-        start: impl Future<Output = Result<C>>,
-    ) -> Result<()> {
-        if self.only.is_none_or(|only| only == name) {
-            self.entries.push(Entry {
-                name: name.to_owned(),
-                contender: Box::new(start.await?),
-                samples: Vec::new(),
-                calls_per_mb: f64::NAN,
-            });
-        }
-        Ok(())
-    }
-}
-
-/// Medians, and their ratios to the first entry.
-fn table(entries: &[Entry]) -> Table {
-    let mut table = Table::new(&[
-        "contender",
-        "GB/s",
-        "÷ first",
-        "CPU-s per GB",
-        "÷ first",
-        "page faults per MB",
-        "system calls per MB",
-    ]);
-    let middle = |entry: &Entry, value: fn(&Sample) -> f64| median(entry.samples.iter().map(value));
-    for entry in entries {
-        let speed = middle(entry, Sample::gb_per_second);
-        let cpu = middle(entry, Sample::cpu_per_gb);
-        let first = &entries[0];
-        table.push(&[
-            entry.name.clone(),
-            number(speed),
-            number(speed / middle(first, Sample::gb_per_second)),
-            number(cpu),
-            number(cpu / middle(first, Sample::cpu_per_gb)),
-            number(middle(entry, Sample::faults_per_mb)),
-            number(entry.calls_per_mb),
-        ]);
-    }
-    table
 }

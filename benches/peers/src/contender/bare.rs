@@ -4,8 +4,6 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use arrow::ipc::writer::StreamWriter;
-use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use bytes::Bytes;
 use datafusion::common::runtime::{JoinSet, SpawnedTask};
@@ -17,11 +15,12 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpListener, TcpStream};
 
+use super::messages::Messages;
 use super::{
     CONNECTION_WINDOW_BYTES, Contender, FRAME_BYTES, Moved, STREAM_WINDOW_BYTES, expect_all, sum,
 };
 use crate::Result;
-use crate::batches::{N_OUTPUTS, Workload};
+use crate::batches::Workload;
 
 /// hyper's server sends the IPC messages of the batches, encoded before; hyper's client reads the
 /// frames and drops them. No byte is copied in user space. Frames, windows and connections are
@@ -46,11 +45,11 @@ impl BareHttp2 {
     /// # Errors
     /// Arrow's or the network's.
     pub async fn start(workload: Arc<Workload>, n_connections: usize) -> Result<Self> {
-        let messages = Messages::encode(&workload)?;
+        let messages = Arc::new(Messages::encode(&workload)?);
         let pass_bytes = messages.pass_bytes();
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
-        let server = SpawnedTask::spawn(serve(listener, Arc::new(messages)));
+        let server = SpawnedTask::spawn(serve(listener, messages));
         let mut clients = Vec::with_capacity(n_connections);
         for _ in 0..n_connections {
             clients.push(Client::connect(address).await?);
@@ -63,7 +62,7 @@ impl BareHttp2 {
 impl Contender for BareHttp2 {
     async fn pass(&self) -> Result<Moved> {
         let mut readers = JoinSet::new();
-        for output in 0..N_OUTPUTS {
+        for output in 0..self.workload.n_outputs() {
             let client = &self.clients[output % self.clients.len()];
             readers.spawn(read(client.requests.clone(), output));
         }
@@ -103,45 +102,13 @@ impl Client {
     }
 }
 
-/// The encoded batches, and how many of them an answer has.
-#[derive(Debug)]
-struct Messages {
-    outputs: Vec<Vec<Bytes>>,
-    n_batches: usize,
-}
-
-impl Messages {
-    fn encode(workload: &Workload) -> Result<Self> {
-        let encode_all = |output| workload.distinct(output).iter().map(encode).collect();
-        let outputs = (0..N_OUTPUTS).map(encode_all).collect::<Result<Vec<Vec<_>>>>()?;
-        Ok(Self { outputs, n_batches: workload.n_batches() })
-    }
-
-    fn pass_bytes(&self) -> usize {
-        let bytes = |messages: &Vec<Bytes>| -> usize {
-            messages.iter().cycle().take(self.n_batches).map(Bytes::len).sum()
-        };
-        self.outputs.iter().map(bytes).sum()
-    }
-
-    fn answer(
-        self: &Arc<Self>,
-        request: &Request<Incoming>,
-    ) -> Response<StreamBody<impl Stream<Item = Result<Frame<Bytes>, Infallible>> + use<>>> {
-        let output = request.uri().path().trim_start_matches('/').parse().unwrap_or(0);
-        let messages = Arc::clone(self);
-        let frames = (0..self.n_batches).map(move |nth| {
-            let output = &messages.outputs[output % N_OUTPUTS];
-            Ok(Frame::data(output[nth % output.len()].clone()))
-        });
-        Response::new(StreamBody::new(futures::stream::iter(frames)))
-    }
-}
-
-fn encode(batch: &RecordBatch) -> Result<Bytes> {
-    let mut writer = StreamWriter::try_new(Vec::new(), batch.schema_ref())?;
-    writer.write(batch)?;
-    Ok(writer.into_inner()?.into())
+fn answer(
+    messages: &Arc<Messages>,
+    request: &Request<Incoming>,
+) -> Response<StreamBody<impl Stream<Item = Result<Frame<Bytes>, Infallible>> + use<>>> {
+    let output = request.uri().path().trim_start_matches('/').parse().unwrap_or(0);
+    let frames = messages.output(output).map(|message| Ok(Frame::data(message)));
+    Response::new(StreamBody::new(futures::stream::iter(frames)))
 }
 
 async fn serve(listener: TcpListener, messages: Arc<Messages>) {
@@ -150,7 +117,7 @@ async fn serve(listener: TcpListener, messages: Arc<Messages>) {
         let messages = Arc::clone(&messages);
         connections.spawn(async move {
             let answer = service_fn(move |request| {
-                let answer = messages.answer(&request);
+                let answer = answer(&messages, &request);
                 std::future::ready(Ok::<_, Infallible>(answer))
             });
             // A broken connection shows in the client's answers.

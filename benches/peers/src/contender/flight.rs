@@ -26,7 +26,7 @@ use super::{
     count_rows, expect_all,
 };
 use crate::Result;
-use crate::batches::{N_OUTPUTS, Workload};
+use crate::batches::Workload;
 
 /// How Flight is set up.
 #[derive(Clone, Copy, Debug)]
@@ -114,8 +114,8 @@ impl FlightSettings {
 #[async_trait(?Send)]
 impl Contender for Flight {
     async fn pass(&self) -> Result<Moved> {
-        let streams =
-            futures::future::try_join_all((0..N_OUTPUTS).map(|nth| self.get(nth))).await?;
+        let outputs = 0..self.workload.n_outputs();
+        let streams = futures::future::try_join_all(outputs.map(|nth| self.get(nth))).await?;
         let n_rows = count_rows(streams).await?;
         expect_all("rows", n_rows, self.workload.pass_rows())?;
         Ok(Moved::bytes(self.workload.pass_bytes()))
@@ -163,7 +163,7 @@ impl FlightService for Service {
     async fn do_get(&self, request: Request<Ticket>) -> Answer<Self::DoGetStream> {
         let ticket = request.into_inner().ticket;
         let output = std::str::from_utf8(&ticket).ok().and_then(|text| text.parse().ok());
-        let output = output.filter(|output| *output < N_OUTPUTS);
+        let output = output.filter(|output| *output < self.workload.n_outputs());
         let output = output.ok_or_else(|| Status::not_found("no such output"))?;
         let encoded = self.encode(output);
         Ok(Response::new(encoded.map_err(|error| Status::internal(error.to_string()))?))

@@ -5,7 +5,9 @@ mod bare;
 mod distributed;
 mod flight;
 mod iperf;
+mod messages;
 mod ours;
+mod quinn_bulk;
 mod shuffle;
 mod tcp;
 
@@ -23,6 +25,7 @@ pub use self::distributed::DistributedShuffle;
 pub use self::flight::{Flight, FlightSettings};
 pub use self::iperf::{Iperf, is_installed as has_iperf};
 pub use self::ours::{Fetches, Ours};
+pub use self::quinn_bulk::QuinnBulk;
 pub use self::shuffle::{OurShuffle, Scenario};
 pub use self::tcp::RawTcp;
 use crate::{Error, Result};

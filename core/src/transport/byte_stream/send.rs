@@ -17,9 +17,10 @@ use crate::error::{Result, TransportError};
 use crate::protocol::FetchRequest;
 use crate::transport::credit::{Payment, SenderCredit, least_credit};
 use crate::transport::{BatchStream, WorkerChannel};
-use crate::wire::{BatchEncoder, encode_error};
+use crate::wire::BatchEncoder;
 
-/// Serves a fetch until its output is over.
+/// Serves a fetch until its output is over, and says so, or until an error, which is left to be
+/// said.
 ///
 /// # Errors
 /// Of a stream that was cut, or whose client doesn't keep to the protocol.
@@ -30,11 +31,11 @@ pub(super) async fn serve(
     budget: Arc<NetworkBudget>,
     request: FetchRequest,
     liveness: LivenessConfig,
-) -> io::Result<()> {
+) -> io::Result<Result<()>> {
     let n_outputs = request.outputs.len();
     if n_outputs != 1 {
         let text = format!("a fetch of {n_outputs} outputs over one stream");
-        return to.send(Kind::Error, &encode_error(&TransportError::Protocol(text))).await;
+        return Ok(Err(TransportError::Protocol(text)));
     }
     let credits = SenderCredit::default();
     let sender = Sender {
@@ -47,7 +48,7 @@ pub(super) async fn serve(
     };
     let Some(stream) = worker.fetch(request).pop() else {
         let text = "a channel gave no stream for a requested output".to_owned();
-        return sender.to.send(Kind::Error, &encode_error(&TransportError::Protocol(text))).await;
+        return Ok(Err(TransportError::Protocol(text)));
     };
     tokio::select! {
         sent = sender.send(stream) => sent,
@@ -87,20 +88,19 @@ struct Sender<'a> {
 }
 
 impl Sender<'_> {
-    async fn send(mut self, mut stream: BatchStream) -> io::Result<()> {
+    async fn send(mut self, mut stream: BatchStream) -> io::Result<Result<()>> {
         loop {
             self.credits.at_least(self.least).await;
             let mut item = Some(self.next(&mut stream).await?);
             // What is there already goes along with it.
             while let Some(next) = item {
-                let ended = match next {
-                    Some(Ok(batch)) => self.put(&batch).await?.err(),
-                    Some(Err(error)) => Some(error),
-                    None => return self.to.send(Kind::End, &[]).await,
+                let put = match next {
+                    Some(Ok(batch)) => self.put(&batch).await?,
+                    Some(Err(error)) => Err(error),
+                    None => return self.to.send(Kind::End, &[]).await.map(Ok),
                 };
-                if let Some(error) = ended {
-                    drop(stream);
-                    return self.to.send(Kind::Error, &encode_error(&error)).await;
+                if put.is_err() {
+                    return Ok(put);
                 }
                 let may_go_on = self.credits.at_least(self.least).now_or_never().is_some();
                 item = if may_go_on { stream.next().now_or_never() } else { None };

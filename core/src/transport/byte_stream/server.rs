@@ -108,13 +108,20 @@ impl Serving {
         let mut fetch = JoinSet::new();
         let run = async move {
             let sent = send::serve(&mut from, &mut to, worker, budget, request, liveness).await;
-            if sent.is_ok() {
-                hang_up(from, to, liveness).await;
-            }
+            sent.map(|ended| (from, to, ended))
         };
         fetch.spawn_on(run, &self.runtime);
         // One that panics, or whose runtime ends, has dropped its stream without an end.
-        let _ = fetch.join_next().await;
+        let Some(Ok(Ok((from, mut to, ended)))) = fetch.join_next().await else { return };
+        // An error is said from here, where the owner of all calls can cut them at once: else the
+        // outputs of a session that is cut a moment earlier would say that they were cancelled.
+        let said = match ended {
+            Ok(()) => Ok(()),
+            Err(error) => to.send(Kind::Error, &encode_error(&error)).await,
+        };
+        if said.is_ok() {
+            hang_up(from, to, liveness).await;
+        }
     }
 }
 

@@ -135,6 +135,29 @@ async fn only_a_fetch_that_has_ended_is_finished() {
     }
 }
 
+/// The output of a session that is cut fails, but nobody hears so once the server is gone.
+#[tokio::test]
+async fn a_call_that_is_cut_says_nothing_more() {
+    let call = [call_of(&Call::Fetch(request())), frame(Kind::Turn, &[])].concat();
+    let written = Written::default();
+    let stream = Duplex::new(Chunks::of(&call, call.len()).without_end(), written.clone());
+    let (dropped, mut is_dropped) = tokio::sync::mpsc::channel::<()>(1);
+    let cancelled = stream::once(async move {
+        let _dropped = dropped;
+        Err(TransportError::Cancelled)
+    });
+    let mut serve = Box::pin(server(OneOutput::new(cancelled)).serve(stream, None));
+    assert!(serve.as_mut().now_or_never().is_none(), "nothing has run yet");
+    assert_eq!(is_dropped.recv().await, None);
+    // All that the fetch still does by itself.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    drop(serve);
+    assert_eq!(written.frames(), []);
+    assert!(!written.is_finished());
+}
+
 /// Counts what is written.
 struct Counting {
     to: Box<dyn WriteChunks>,

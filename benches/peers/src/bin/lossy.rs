@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use datafusion_tributary_peers::Result;
 use datafusion_tributary_peers::lossy::{
-    Bench, CONTENDERS, EndSettings, Load, MESSAGE_BYTES, N_OUTPUTS, PathSettings, Received, Run,
-    run_path, run_receiver, run_sender,
+    Bench, CONTENDERS, EndSettings, Load, MESSAGE_BYTES, N_OUTPUTS, PathSettings, QuicSettings,
+    Received, Run, run_path, run_receiver, run_sender,
 };
 use datafusion_tributary_peers::measure::{load, median};
 use datafusion_tributary_peers::report::{Table, number};
@@ -43,10 +43,14 @@ struct Args {
     /// manages.
     #[arg(long, default_value_t = 0)]
     mbit: u64,
-    /// What QUIC sends before it has heard how fast it may, in bytes: by default what it does
-    /// elsewhere.
-    #[arg(long, default_value_t = 1024 * 1024)]
-    initial_window: usize,
+    /// Megabytes of a bulk transfer at least, so that its beginning isn't all of it.
+    #[arg(long, default_value_t = 8.0)]
+    least_mb: f64,
+    /// Messages a second at most: what the machine manages well with the four processes of a run.
+    #[arg(long, default_value_t = 4000.0)]
+    most_per_second: f64,
+    #[command(flatten)]
+    quic: QuicSettings,
     /// What is measured.
     #[arg(long, value_delimiter = ',', default_value = "bulk,paced")]
     work: Vec<String>,
@@ -122,7 +126,7 @@ fn interruptions() -> SigSet {
 }
 
 async fn compare(args: &Args) -> Result<()> {
-    let bench = Bench::create(args.initial_window)?;
+    let bench = Bench::create(args.quic)?;
     let rate = match args.mbit {
         0 => "no limit of its rate".to_owned(),
         mbit => format!("{mbit} Mbit/s"),
@@ -130,8 +134,10 @@ async fn compare(args: &Args) -> Result<()> {
     println!(
         "Load before: {}. Delay and loss in both directions by NFQUEUE, {rate}; packets of 1,500 \
          bytes, no segmentation offload; {N_OUTPUTS} outputs, each fetched by a call of its own; \
-         {} runs.\n",
+         QUIC with {:?} and an initial window of {} bytes; {} runs.\n",
         load(),
+        args.quic.quic_congestion,
+        args.quic.initial_window,
         args.runs
     );
     for work in &args.work {
@@ -159,7 +165,7 @@ async fn bulk(args: &Args, bench: &Bench) -> Result<Table> {
     println!("### Bulk: time for all bytes\n");
     for scenario in args.scenarios() {
         for &n_connections in &args.connections {
-            let bytes = scenario.bytes(args, n_connections);
+            let bytes = scenario.bytes(args, n_connections).max((args.least_mb * 1e6) as usize);
             let load = Load::Bulk { bytes };
             let runs = scenario.run(args, bench, n_connections, load).await?;
             let seconds = runs.map(|runs| middle(&runs, |run| run.seconds));
@@ -183,14 +189,15 @@ async fn paced(args: &Args, bench: &Bench) -> Result<Table> {
     let mut table = Table::new(&names);
     println!(
         "### Paced: messages of {MESSAGE_BYTES} bytes over one connection, at half of the rate of the \
-         slower of QUIC and gRPC+TLS (cubic) without a pace; late is more than half a round trip \
-         after the other half\n"
+         slower of QUIC and gRPC+TLS (cubic) without a pace, {} a second at most; late is more than half a round trip \
+         after the other half\n",
+        args.most_per_second
     );
     for scenario in args.scenarios() {
         let messages = scenario.bytes(args, 1) / MESSAGE_BYTES;
         let runs = scenario.run(args, bench, 1, Load::Unpaced { messages }).await?;
         let per_second = runs.map(|runs| messages as f64 / middle(&runs, |run| run.seconds));
-        let per_second = per_second[0].min(per_second[1]) / 2.0;
+        let per_second = (per_second[0].min(per_second[1]) / 2.0).min(args.most_per_second);
         let messages = (per_second * args.seconds) as usize;
         let load = Load::Paced { messages, per_second };
         let runs = scenario.run(args, bench, 1, load).await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::timeout;
 
-use super::ends::{EndSettings, Load, Received};
+use super::ends::{EndSettings, Load, QuicSettings, Received};
 use super::network::{End, Network};
 use super::path::{Counts, PathSettings};
 use crate::identity::Pem;
@@ -28,7 +28,7 @@ pub struct Contender {
 
 /// Ours first, then what it has to beat, then TCP as it comes here.
 pub const CONTENDERS: [Contender; 3] = [
-    Contender { name: "QUIC, Cubic", wire: Wire::Quic, congestion: "cubic" },
+    Contender { name: "QUIC", wire: Wire::Quic, congestion: "cubic" },
     Contender { name: "gRPC+TLS, cubic", wire: Wire::Grpcs, congestion: "cubic" },
     Contender { name: "gRPC+TLS, bbr", wire: Wire::Grpcs, congestion: "bbr" },
 ];
@@ -49,20 +49,20 @@ pub struct Run {
 pub struct Bench {
     network: Network,
     folder: TempDir,
-    initial_window: usize,
+    quic: QuicSettings,
 }
 
 impl Bench {
-    /// Makes both. `initial_window` is QUIC's.
+    /// Makes both. `quic` is what QUIC has otherwise than by default.
     ///
     /// # Errors
     /// Where namespaces aren't allowed.
-    pub fn create(initial_window: usize) -> Result<Self> {
+    pub fn create(quic: QuicSettings) -> Result<Self> {
         let network = Network::create()?;
         let folder = tempfile::tempdir()?;
         let [one, other] = network.ends();
         Pem::of(&[&one.address, &other.address])?.write(folder.path())?;
-        Ok(Self { network, folder, initial_window })
+        Ok(Self { network, folder, quic })
     }
 
     /// Runs a contender once, with processes and connections of its own.
@@ -92,7 +92,7 @@ impl Bench {
             wire: contender.wire,
             connections: run.n_connections,
             identity: self.folder.path().to_owned(),
-            initial_window: self.initial_window,
+            quic: self.quic,
         };
         let mut arguments = vec!["send".to_owned(), format!("--address={}", one.address)];
         arguments.extend(settings.arguments());

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use datafusion::common::runtime::JoinSet;
 use datafusion_tributary_core::tls::TlsIdentity;
 use datafusion_tributary_core::transport::{BatchStream, TransportEnv};
-use datafusion_tributary_transport_quic::{Network, QuicConfig};
+use datafusion_tributary_transport_quic::{Congestion, Network, QuicConfig};
 use futures::StreamExt;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
@@ -38,9 +38,50 @@ pub struct EndSettings {
     /// The folder with the certificates.
     #[arg(long)]
     pub identity: PathBuf,
-    /// What QUIC sends before it has heard how fast it may.
-    #[arg(long)]
+    /// How QUIC finds out how fast it may send.
+    #[command(flatten)]
+    pub quic: QuicSettings,
+}
+
+/// What QUIC may have otherwise than by default.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct QuicSettings {
+    /// What QUIC sends before it has heard how fast it may, in bytes: by default what it does
+    /// elsewhere.
+    #[arg(long, default_value_t = 1024 * 1024)]
     pub initial_window: usize,
+    /// QUIC's congestion control.
+    #[arg(long, value_enum, default_value_t = QuicCongestion::Cubic)]
+    pub quic_congestion: QuicCongestion,
+}
+
+/// The congestion controls of QUIC.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum QuicCongestion {
+    /// Cubic.
+    Cubic,
+    /// New Reno.
+    NewReno,
+    /// BBR.
+    Bbr,
+}
+
+impl QuicCongestion {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Cubic => "cubic",
+            Self::NewReno => "new-reno",
+            Self::Bbr => "bbr",
+        }
+    }
+
+    fn setting(self) -> Congestion {
+        match self {
+            Self::Cubic => Congestion::Cubic,
+            Self::NewReno => Congestion::NewReno,
+            Self::Bbr => Congestion::Bbr,
+        }
+    }
 }
 
 impl EndSettings {
@@ -50,7 +91,8 @@ impl EndSettings {
             format!("--wire={}", self.wire.scheme()),
             format!("--connections={}", self.connections),
             format!("--identity={}", self.identity.display()),
-            format!("--initial-window={}", self.initial_window),
+            format!("--initial-window={}", self.quic.initial_window),
+            format!("--quic-congestion={}", self.quic.quic_congestion.name()),
         ]
     }
 
@@ -59,7 +101,8 @@ impl EndSettings {
             .with_network(Network::Ethernet)
             // A lost packet is one packet.
             .with_segmentation_offload(false)
-            .with_initial_window_bytes(self.initial_window);
+            .with_congestion(self.quic.quic_congestion.setting())
+            .with_initial_window_bytes(self.quic.initial_window);
         let identity = TlsIdentity::from_dir(&self.identity)?;
         let settings = WireSettings::new(self.connections).with_identity(identity);
         Ok(WireSettings { connect_timeout: CONNECT_TIMEOUT, quic, ..settings })

@@ -12,7 +12,9 @@ mod path;
 mod queue;
 
 pub use self::bench::{Bench, CONTENDERS, Contender, Run};
-pub use self::ends::{EndSettings, Load, Received, run_receiver, run_sender};
+pub use self::ends::{
+    EndSettings, Load, QuicCongestion, QuicSettings, Received, run_receiver, run_sender,
+};
 pub use self::messages::{MESSAGE_BYTES, N_OUTPUTS};
 pub use self::network::{End, Network};
 pub use self::path::{Counts, PathSettings, run_path};

@@ -25,6 +25,7 @@ pub use self::ipc::{
     BatchDecoder, BatchEncoder, EncodedMessage, IncomingMessage, Pieces, ReceivedMessage,
     SHARED_BODY_BYTES,
 };
+pub(crate) use self::ipc::{is_piece, shared};
 pub use self::session::{
     CommandDecoder, SessionMessage, decode_session_message, encode_command, encode_session_message,
 };

@@ -4,15 +4,16 @@
 use std::fmt::Display;
 use std::io;
 
+use arrow::buffer::Buffer;
 use arrow::record_batch::RecordBatch;
 use bytes::BytesMut;
 
 use super::frame::Kind;
-use super::write::{BLOCK_BYTES, FrameWriter};
+use super::write::FrameWriter;
 use crate::budget::BudgetGuard;
 use crate::error::{Result, TransportError};
 use crate::limits::MAX_HEADER_BYTES;
-use crate::wire::{BatchDecoder, EncodedMessage, IncomingMessage};
+use crate::wire::{BatchDecoder, EncodedMessage, IncomingMessage, is_piece, shared};
 
 /// Length of header and body.
 const PREFIX_BYTES: usize = 8;
@@ -22,25 +23,34 @@ pub(super) fn n_payload_bytes(messages: &[EncodedMessage]) -> usize {
     messages.iter().map(|message| PREFIX_BYTES + message.n_bytes()).sum()
 }
 
-/// Adds the frame of a batch. Full blocks are written at once, so that a large batch is never there
-/// twice.
+/// Adds the frame of a batch, whose large buffers aren't copied. Full blocks are written at once, so
+/// that a batch of many small buffers is never there twice.
 pub(super) async fn put_batch(
     to: &mut FrameWriter,
     kind: Kind,
     messages: &[EncodedMessage],
 ) -> io::Result<()> {
-    to.begin(kind, n_payload_bytes(messages));
+    to.begin(kind, n_payload_bytes(messages), n_copied_bytes(messages));
     for message in messages {
         to.extend(&prefix(message));
         to.extend(message.header());
-        for piece in message.body() {
-            for part in piece.chunks(BLOCK_BYTES) {
-                to.extend(part);
-                to.write_full().await?;
+        for buffer in message.body() {
+            match is_piece(buffer) {
+                true => to.extend_shared(shared(buffer)),
+                false => to.extend(buffer),
             }
+            to.write_full().await?;
         }
     }
     Ok(())
+}
+
+fn n_copied_bytes(messages: &[EncodedMessage]) -> usize {
+    let copied = |message: &EncodedMessage| {
+        let buffers = message.body().iter().filter(|buffer| !is_piece(buffer));
+        PREFIX_BYTES + message.header().len() + buffers.map(Buffer::len).sum::<usize>()
+    };
+    messages.iter().map(copied).sum()
 }
 
 fn prefix(message: &EncodedMessage) -> [u8; PREFIX_BYTES] {

@@ -10,8 +10,8 @@ use super::frame::{Header, Kind};
 use super::{StreamKind, WriteChunks};
 
 /// What is written goes in contiguous blocks of at most this size, small frames together and large
-/// ones cut: each block costs its receiver or its stream a constant, and QUIC keeps one until all of
-/// it is acknowledged.
+/// ones and buffers cut: each block costs its receiver or its stream a constant, and QUIC keeps one
+/// until all of it is acknowledged.
 pub(super) const BLOCK_BYTES: usize = 256 * 1024;
 
 /// Gathers frames and writes them. Losing interest in between loses nothing.
@@ -21,7 +21,7 @@ pub(super) struct FrameWriter {
     block: BytesMut,
     /// Blocks before it.
     full: VecDeque<Bytes>,
-    /// Bytes of the last frame that weren't added yet.
+    /// Bytes of the last frame that are still to be copied.
     n_to_come: usize,
     /// Length of the last block: where batches are small, the next one is probably as long.
     n_usual_bytes: usize,
@@ -48,14 +48,15 @@ impl FrameWriter {
 
     /// Adds a frame.
     pub(super) fn put(&mut self, kind: Kind, payload: &[u8]) {
-        self.begin(kind, payload.len());
+        self.begin(kind, payload.len(), payload.len());
         self.extend(payload);
     }
 
-    /// Adds a frame without its payload, which has to follow.
-    pub(super) fn begin(&mut self, kind: Kind, n_bytes: usize) {
+    /// Adds a frame without its payload, which has to follow; `n_copied` bytes of it by
+    /// [`extend`](Self::extend).
+    pub(super) fn begin(&mut self, kind: Kind, n_bytes: usize, n_copied: usize) {
         let header = Header { kind, n_bytes }.to_bytes();
-        self.n_to_come = header.len() + n_bytes;
+        self.n_to_come = header.len() + n_copied;
         self.reserve(kind.payment().map_or(0, |_| self.n_usual_bytes));
         self.extend(&header);
     }
@@ -72,6 +73,15 @@ impl FrameWriter {
                 self.seal();
                 self.reserve(0);
             }
+        }
+    }
+
+    /// Adds bytes of a payload as they are, in blocks of their own.
+    pub(super) fn extend_shared(&mut self, mut bytes: Bytes) {
+        self.is_flushed = false;
+        self.seal();
+        while !bytes.is_empty() {
+            self.full.push_back(bytes.split_to(bytes.len().min(BLOCK_BYTES)));
         }
     }
 

@@ -30,8 +30,8 @@ impl EncodedMessage {
     }
 
     /// The body, in the pieces that it has in memory.
-    pub fn body(&self) -> impl Iterator<Item = &[u8]> {
-        self.body.iter().map(|piece| piece.as_slice())
+    pub fn body(&self) -> &[Buffer] {
+        &self.body
     }
 
     /// Appends the body.

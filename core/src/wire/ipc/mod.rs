@@ -27,6 +27,7 @@ pub(super) use self::header::Header;
 pub use self::incoming::{IncomingMessage, ReceivedMessage, SHARED_BODY_BYTES};
 pub use self::message::EncodedMessage;
 pub use self::pieces::Pieces;
+pub(crate) use self::pieces::{is_piece, shared};
 
 /// Alignment of all buffers, the one that Arrow recommends.
 const ALIGNMENT: usize = 64;

@@ -43,7 +43,7 @@ impl Pieces {
         }
         self.close();
         self.n_closed_bytes += buffer.len();
-        self.closed.push(Bytes::from_owner(Owner(buffer.clone())));
+        self.closed.push(shared(buffer));
     }
 
     /// Whether a buffer would be a piece of its own, and not copied.
@@ -81,6 +81,16 @@ impl Pieces {
             self.closed.push(self.open.split().freeze());
         }
     }
+}
+
+/// Whether a buffer is worth a piece of its own, and not copied.
+pub(crate) fn is_piece(buffer: &Buffer) -> bool {
+    buffer.len() >= GATHER_BYTES
+}
+
+/// A buffer's bytes, not copied.
+pub(crate) fn shared(buffer: &Buffer) -> Bytes {
+    Bytes::from_owner(Owner(buffer.clone()))
 }
 
 struct Owner(Buffer);

@@ -65,6 +65,11 @@ pub(super) fn frame(kind: Kind, payload: &[u8]) -> Vec<u8> {
 
 /// The frames of batches, as a server writes them.
 fn batch_frames(batches: &[RecordBatch]) -> Vec<u8> {
+    batch_blocks(batches).concat()
+}
+
+/// The same in the blocks in which a server writes them.
+fn batch_blocks(batches: &[RecordBatch]) -> Vec<Bytes> {
     let written = Written::default();
     let mut writer = FrameWriter::new(Box::new(written.clone()));
     let mut encoder = BatchEncoder::new(Compression::None);
@@ -74,7 +79,7 @@ fn batch_frames(batches: &[RecordBatch]) -> Vec<u8> {
         put.now_or_never().expect("memory").expect("writes to memory");
     }
     writer.flush().now_or_never().expect("memory").expect("writes to memory");
-    written.blocks().concat()
+    written.blocks()
 }
 
 /// Chunks that are there, and then the end, or nothing more.

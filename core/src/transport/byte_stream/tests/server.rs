@@ -7,13 +7,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use arrow::array::{ArrayRef, Int64Array};
+use arrow::record_batch::RecordBatch;
 use bytes::Bytes;
 use datafusion::common::runtime::SpawnedTask;
 use futures::{FutureExt, StreamExt, stream};
 use tokio::io::duplex;
 use tokio::sync::Notify;
 
-use super::{Chunks, OneOutput, Written, batch, client, frame, request};
+use super::{Chunks, OneOutput, Written, batch, batch_blocks, client, frame, request};
 use crate::error::TransportError;
 use crate::transport::byte_stream::frame::{Kind, number};
 use crate::transport::byte_stream::read::FrameReader;
@@ -102,6 +104,19 @@ async fn small_batches_that_are_there_share_blocks() {
     assert!(written.frames().iter().all(|(kind, _)| *kind == Kind::Data));
     assert_eq!(written.kind(), Some(StreamKind::Data));
     drop(serve);
+}
+
+#[test]
+fn large_buffers_are_not_copied() {
+    let column = Int64Array::from_iter_values(0..100_000);
+    let memory = column.values().inner().as_ptr_range();
+    let batch = RecordBatch::try_from_iter([("n", Arc::new(column) as ArrayRef)]).expect("a batch");
+    let blocks = batch_blocks(&[batch.slice(10, 80_000)]);
+    let (shared, copied): (Vec<_>, Vec<_>) =
+        blocks.iter().partition(|block| memory.contains(&block.as_ptr()));
+    assert_eq!(shared.iter().map(|block| block.len()).sum::<usize>(), 80_000 * 8);
+    assert!(shared.iter().all(|block| block.len() <= BLOCK_BYTES));
+    assert!(copied.iter().map(|block| block.len()).sum::<usize>() < 1024, "{copied:?}");
 }
 
 #[tokio::test]

@@ -38,9 +38,16 @@ const SEGMENTED_MTU: u16 = 6500;
 /// IPv6's header and UDP's leave so much of loopback's 65,536 bytes.
 const LOOPBACK_MTU: u16 = 65_488;
 
+/// quinn makes the packets of a handshake as long as those that surely arrive, and writes their
+/// length in 14 bits.
+const MAX_HANDSHAKE_BYTES: u16 = 16_000;
+
 /// The packets to one peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Packets {
+    /// UDP payloads that surely arrive: quinn goes back to them where many larger packets are lost,
+    /// for which a full socket is enough.
+    least_bytes: u16,
     /// UDP payloads to begin with.
     first_bytes: u16,
     /// UDP payloads that are tried.
@@ -63,6 +70,7 @@ impl Packets {
             config.segmentation_offload.unwrap_or(max_bytes <= SEGMENTED_MTU);
         let limit = if segmentation_offload { SEGMENTED_MTU } else { u16::MAX };
         Self {
+            least_bytes: first_bytes.min(limit).min(MAX_HANDSHAKE_BYTES),
             first_bytes: first_bytes.min(limit),
             max_bytes: max_bytes.min(limit),
             segmentation_offload,
@@ -108,6 +116,7 @@ pub(crate) fn transport_config(
         .send_fairness(false)
         .initial_rtt(INITIAL_RTT)
         .initial_mtu(packets.first_bytes)
+        .min_mtu(packets.least_bytes)
         .mtu_discovery_config(Some(discovery))
         .enable_segmentation_offload(packets.segmentation_offload)
         .keep_alive_interval(Some(config.keep_alive_interval))

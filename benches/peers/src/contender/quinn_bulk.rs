@@ -98,8 +98,7 @@ fn settings(n_streams: VarInt, window_bytes: usize) -> Result<Arc<TransportConfi
         .send_fairness(false)
         .initial_rtt(Duration::from_millis(1))
         .initial_mtu(MTU)
-        // Packets that find the socket's buffer full aren't too large.
-        .min_mtu(MTU)
+        .min_mtu(16_000)
         .mtu_discovery_config(Some(discovery))
         .enable_segmentation_offload(false)
         .keep_alive_interval(Some(Duration::from_secs(2)))

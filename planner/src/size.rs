@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::datasource::source::DataSourceExec;
@@ -40,10 +41,12 @@ pub(crate) fn leaf_size(
     }
 }
 
-/// A table in memory is split between batches only.
+/// A table in memory is split between rows.
 fn max_parts(plan: &Arc<dyn ExecutionPlan>) -> u32 {
-    let n_batches = memory_table(plan).map(|table| table.partitions().iter().map(Vec::len).sum());
-    n_batches.map_or(u32::MAX, |n: usize| u32::try_from(n).unwrap_or(u32::MAX))
+    let n_rows = |table: &MemorySourceConfig| -> usize {
+        table.partitions().iter().flatten().map(RecordBatch::num_rows).sum()
+    };
+    memory_table(plan).map_or(u32::MAX, |table| u32::try_from(n_rows(table)).unwrap_or(u32::MAX))
 }
 
 /// Whether a leaf is an in-memory table that is too large to travel with a plan.

@@ -27,9 +27,8 @@ use datafusion_tributary::core::codec::encode_plan;
 use datafusion_tributary::core::config::Compression;
 use datafusion_tributary::core::ids::{OutputIdx, QueryId, StageId, TaskId, TaskIdx};
 use datafusion_tributary::core::limits::MAX_MESSAGE_BYTES;
-use datafusion_tributary::core::metadata::Metadata;
 use datafusion_tributary::core::protocol::{
-    AddTasks, FetchRequest, OpenQuery, PROTOCOL_VERSION, SessionCommand, StagePlan, TaskPlan,
+    AddTasks, FetchRequest, OpenQuery, SessionCommand, StagePlan, TaskPlan,
 };
 use datafusion_tributary::grpc::{GrpcConfig, GrpcServices, GrpcTransport, ticket};
 use datafusion_tributary::{
@@ -174,15 +173,7 @@ async fn read_by_ticket(
     flight: &mut FlightClient,
 ) -> Result<Vec<RecordBatch>> {
     let id = TaskId { query: QueryId::random(), stage: StageId(1), task: TaskIdx(0) };
-    let open = OpenQuery {
-        query: id.query,
-        protocol_version: PROTOCOL_VERSION,
-        deadline: None,
-        options: Vec::new(),
-        metadata: Metadata::default(),
-        first: Vec::new(),
-        peer: None,
-    };
+    let open = OpenQuery::new(id.query);
     // The query lives as long as its session does.
     let session = worker.open_query(open).await?;
     let stage = StagePlan {

@@ -25,6 +25,8 @@ pub struct OpenQuery {
     pub query: QueryId,
     /// [`PROTOCOL_VERSION`] of the coordinator.
     pub protocol_version: u32,
+    /// Version of the coordinator's DataFusion, whose plans another one may read otherwise.
+    pub datafusion_version: String,
     /// When the worker gives up; travels as remaining time.
     pub deadline: Option<Instant>,
     /// The coordinator's session options that differ from the defaults.
@@ -35,6 +37,22 @@ pub struct OpenQuery {
     pub first: Vec<SessionCommand>,
     /// Who asks: stamped by the serving side of a transport, never read from the wire.
     pub peer: Option<Peer>,
+}
+
+impl OpenQuery {
+    /// Opens a query from this process, with nothing special about it.
+    pub fn new(query: QueryId) -> Self {
+        Self {
+            query,
+            protocol_version: PROTOCOL_VERSION,
+            datafusion_version: datafusion::DATAFUSION_VERSION.to_owned(),
+            deadline: None,
+            options: Vec::new(),
+            metadata: Metadata::default(),
+            first: Vec::new(),
+            peer: None,
+        }
+    }
 }
 
 /// The other end of a connection, as the serving side knows it.
@@ -215,4 +233,13 @@ pub enum WorkerState {
     Ready,
     /// It finishes what it has.
     Draining,
+}
+
+/// Whether this process reads plans that another version of DataFusion encoded: the encoding holds for
+/// the patches of a release only.
+pub(crate) fn reads_plans_of(version: &str) -> bool {
+    fn release(version: &str) -> Option<&str> {
+        version.rsplit_once('.').map(|(release, _patch)| release)
+    }
+    release(version) == release(datafusion::DATAFUSION_VERSION)
 }

@@ -9,9 +9,8 @@ use async_trait::async_trait;
 use datafusion::common::runtime::{JoinSet, SpawnedTask};
 use datafusion_tributary_core::error::{Result, TransportError};
 use datafusion_tributary_core::ids::QueryId;
-use datafusion_tributary_core::metadata::Metadata;
 use datafusion_tributary_core::protocol::{
-    FetchRequest, OpenQuery, PROTOCOL_VERSION, Peer, QuerySession, WorkerInfo,
+    FetchRequest, OpenQuery, Peer, QuerySession, WorkerInfo,
 };
 use datafusion_tributary_core::transport::{
     BatchStream, ShuffleTransport, TransportEnv, WorkerChannel,
@@ -61,15 +60,7 @@ impl WorkerChannel for Notes {
 /// An open call whose sender pretends to be somebody.
 fn open_call() -> OpenQuery {
     let names = vec!["somebody else".to_owned()];
-    OpenQuery {
-        query: QueryId::random(),
-        protocol_version: PROTOCOL_VERSION,
-        deadline: None,
-        options: Vec::new(),
-        metadata: Metadata::default(),
-        first: Vec::new(),
-        peer: Some(Peer { address: None, names }),
-    }
+    OpenQuery { peer: Some(Peer { address: None, names }), ..OpenQuery::new(QueryId::random()) }
 }
 
 #[tokio::test]

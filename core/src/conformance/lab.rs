@@ -19,10 +19,9 @@ use crate::config::Compression;
 use crate::error::TransportError;
 use crate::ids::{OutputIdx, QueryId, StageId, TaskId, TaskIdx};
 use crate::limits;
-use crate::metadata::Metadata;
 use crate::protocol::{
-    AddTasks, FetchRequest, OpenQuery, PROTOCOL_VERSION, QuerySession, SessionCommand,
-    SessionEvent, StagePlan, TaskPlan, TaskReport,
+    AddTasks, FetchRequest, OpenQuery, QuerySession, SessionCommand, SessionEvent, StagePlan,
+    TaskPlan, TaskReport,
 };
 use crate::transport::{
     BatchStream, Channels, ShuffleTransport, StaticWorkers, TransportEnv, TransportRegistry,
@@ -121,15 +120,7 @@ impl Lab {
 
     /// An open call with nothing special about it.
     pub(super) fn open_call(&self) -> OpenQuery {
-        OpenQuery {
-            query: QueryId::random(),
-            protocol_version: PROTOCOL_VERSION,
-            deadline: None,
-            options: Vec::new(),
-            metadata: Metadata::default(),
-            first: Vec::new(),
-            peer: None,
-        }
+        OpenQuery::new(QueryId::random())
     }
 
     /// What adds a stage of one task.

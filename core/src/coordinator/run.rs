@@ -20,7 +20,7 @@ use crate::exec::{ExchangeRuntime, SharedFetches};
 use crate::ids::{HEAD_STAGE, QueryId, TaskIdx};
 use crate::metadata::Metadata;
 use crate::metrics;
-use crate::protocol::{OpenQuery, PROTOCOL_VERSION};
+use crate::protocol::OpenQuery;
 
 /// Runs the head stage, and with it the query. Nothing happens before the first poll.
 pub(super) fn run(
@@ -70,18 +70,12 @@ impl Running {
         let options = context.session_config().options();
         let config = DistributedConfig::of(options);
         let deadline = config.query_timeout().map(|timeout| now() + timeout);
+        let metadata = context.session_config().get_extension::<Metadata>();
         let open = OpenQuery {
-            query,
-            protocol_version: PROTOCOL_VERSION,
             deadline,
             options: changed_options(options),
-            metadata: context
-                .session_config()
-                .get_extension::<Metadata>()
-                .map(|m| (*m).clone())
-                .unwrap_or_default(),
-            first: Vec::new(),
-            peer: None,
+            metadata: metadata.map(|metadata| (*metadata).clone()).unwrap_or_default(),
+            ..OpenQuery::new(query)
         };
         let channels = plan.channels.clone();
         let sessions = Sessions::new(open, channels.clone(), Arc::clone(&store));

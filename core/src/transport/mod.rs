@@ -9,6 +9,7 @@ pub mod byte_stream;
 mod commands;
 pub mod credit;
 mod env;
+mod healthy;
 pub mod layer;
 mod resolver;
 mod server;
@@ -25,6 +26,7 @@ use url::Url;
 pub use self::attempt::SharedAttempt;
 pub use self::commands::CommandMessages;
 pub use self::env::TransportEnv;
+pub use self::healthy::HealthyWorkers;
 pub use self::resolver::{ChannelResolver, Channels, StaticWorkers, TransportRegistry};
 pub use self::server::{Server, ServerHandle};
 use crate::error::Result;
@@ -81,7 +83,8 @@ pub type BatchStream = Pin<Box<dyn Stream<Item = Result<RecordBatch>> + Send>>;
 /// * **C18** An unsupported address is handed back in the error.
 /// * **C19** `connect` may be called per request and `channel` reuses connections.
 /// * **C20** Metadata makes the round trip, is bounded, and rejects reserved keys.
-/// * **C21** A protocol version mismatch is refused at open, both versions in the error.
+/// * **C21** A mismatch of the protocol's version or DataFusion's is refused at open, both versions
+///   in the error.
 /// * **C22** A draining worker answers `open_query` with `Draining`, while running queries may still
 ///   add tasks, open fetches and be reached by new connections.
 /// * **C23** The first commands of a session go along with its opening, before all others and in

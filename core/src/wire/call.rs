@@ -63,6 +63,7 @@ fn open_to_wire(open: &OpenQuery) -> proto::OpenQuery {
     proto::OpenQuery {
         query: query_to_wire(open.query),
         protocol_version: open.protocol_version,
+        datafusion_version: open.datafusion_version.clone(),
         remaining_ms: deadline_to_wire(open.deadline),
         options: open.options.iter().map(option).collect(),
         metadata: open.metadata.iter().map(metadatum).collect(),
@@ -78,6 +79,7 @@ fn open_from_wire(open: proto::OpenQuery) -> Result<OpenQuery> {
     Ok(OpenQuery {
         query: query_from_wire(&open.query)?,
         protocol_version: open.protocol_version,
+        datafusion_version: open.datafusion_version,
         deadline: deadline_from_wire(open.remaining_ms),
         options: open.options.into_iter().map(|option| (option.key, option.value)).collect(),
         metadata,

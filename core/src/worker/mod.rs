@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use datafusion::DATAFUSION_VERSION;
 use datafusion::execution::SessionState;
 use tokio::runtime::Handle;
 
@@ -27,6 +28,7 @@ use crate::ids::Incarnation;
 use crate::limits;
 use crate::protocol::{
     FetchRequest, OpenQuery, PROTOCOL_VERSION, QuerySession, WorkerInfo, WorkerState,
+    reads_plans_of,
 };
 use crate::transport::{BatchStream, Channels, WorkerChannel};
 
@@ -170,6 +172,13 @@ impl WorkerChannel for Worker {
                 open.protocol_version, inner.options.name
             )));
         }
+        if !reads_plans_of(&open.datafusion_version) {
+            return Err(TransportError::Protocol(format!(
+                "the coordinator plans with DataFusion {}, worker {} has {DATAFUSION_VERSION}, \
+                 which may read its plans otherwise; build both with the same release",
+                open.datafusion_version, inner.options.name
+            )));
+        }
         if inner.is_draining.load(Ordering::Acquire) {
             return Err(TransportError::Draining { worker: inner.options.name.clone() });
         }
@@ -193,7 +202,7 @@ impl WorkerChannel for Worker {
         Ok(WorkerInfo {
             protocol_version: PROTOCOL_VERSION,
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            datafusion_version: datafusion::DATAFUSION_VERSION.to_owned(),
+            datafusion_version: DATAFUSION_VERSION.to_owned(),
             incarnation: self.inner.incarnation,
             n_cores: count(std::thread::available_parallelism().map_or(1, usize::from)),
             n_queries: count(stats.queries),

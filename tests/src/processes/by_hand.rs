@@ -7,10 +7,9 @@ use datafusion_tributary::WorkerChannel;
 use datafusion_tributary_core::codec::{CodecRegistry, encode_plan};
 use datafusion_tributary_core::config::Compression;
 use datafusion_tributary_core::ids::{OutputIdx, QueryId, StageId, TaskId, TaskIdx};
-use datafusion_tributary_core::metadata::Metadata;
 use datafusion_tributary_core::protocol::{
-    AddTasks, FetchRequest, OpenQuery, PROTOCOL_VERSION, QuerySession, SessionCommand,
-    SessionEvent, StagePlan, TaskPlan, TaskReport,
+    AddTasks, FetchRequest, OpenQuery, QuerySession, SessionCommand, SessionEvent, StagePlan,
+    TaskPlan, TaskReport,
 };
 use datafusion_tributary_core::transport::BatchStream;
 
@@ -18,15 +17,7 @@ const STAGE: StageId = StageId(1);
 
 /// A call that opens a query, with nothing special about it.
 pub fn open_call() -> OpenQuery {
-    OpenQuery {
-        query: QueryId::random(),
-        protocol_version: PROTOCOL_VERSION,
-        deadline: None,
-        options: Vec::new(),
-        metadata: Metadata::default(),
-        first: Vec::new(),
-        peer: None,
-    }
+    OpenQuery::new(QueryId::random())
 }
 
 /// An open query. Nobody sends pings for it: its worker needs a long lease.

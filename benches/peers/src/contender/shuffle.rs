@@ -23,10 +23,8 @@ use datafusion_tributary_core::exec::{
     new_exchange_node,
 };
 use datafusion_tributary_core::ids::{QueryId, StageId, TaskIdx};
-use datafusion_tributary_core::metadata::Metadata;
 use datafusion_tributary_core::protocol::{
-    AddTasks, OpenQuery, PROTOCOL_VERSION, QuerySession, SessionCommand, SessionEvent, StagePlan,
-    TaskPlan,
+    AddTasks, OpenQuery, QuerySession, SessionCommand, SessionEvent, StagePlan, TaskPlan,
 };
 use datafusion_tributary_core::transport::{
     Channels, Server, ShuffleTransport, StaticWorkers, TransportEnv, TransportRegistry,
@@ -155,15 +153,7 @@ impl OurShuffle {
     /// Opens the query on one worker and gives it its task.
     async fn open(&self, query: QueryId, producer: usize) -> Result<QuerySession> {
         let channel = self.channels.channel(&self.workers[producer]).await?;
-        let open = OpenQuery {
-            query,
-            protocol_version: PROTOCOL_VERSION,
-            deadline: None,
-            options: Vec::new(),
-            metadata: Metadata::default(),
-            first: Vec::new(),
-            peer: None,
-        };
+        let open = OpenQuery::new(query);
         let session = channel.open_query(open).await?;
         let stage = StagePlan {
             stage: STAGE,

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use datafusion::DATAFUSION_VERSION;
 use futures::{FutureExt, StreamExt};
 
 use crate::config::Compression;
@@ -48,11 +49,18 @@ pub async fn c20_metadata_makes_the_round_trip(fixture: &dyn Fixture) -> Verdict
     Ok(())
 }
 
-/// **C21** A protocol version mismatch is refused at open, both versions in the error.
+/// **C21** A mismatch of the protocol's version or DataFusion's is refused at open, both versions in
+/// the error.
 pub async fn c21_a_version_mismatch_is_refused_at_open(fixture: &dyn Fixture) -> Verdict {
     let lab = Lab::start(fixture).await?;
-    let version = 4711;
-    let call = OpenQuery { protocol_version: version, ..lab.open_call() };
+    let call = OpenQuery { protocol_version: 4711, ..lab.open_call() };
+    refused(&lab, call, "4711", &PROTOCOL_VERSION.to_string()).await?;
+    let version = "4711.0.0";
+    let call = OpenQuery { datafusion_version: version.to_owned(), ..lab.open_call() };
+    refused(&lab, call, version, DATAFUSION_VERSION).await
+}
+
+async fn refused(lab: &Lab, call: OpenQuery, theirs: &str, ours: &str) -> Verdict {
     let opened = lab.within("the answer", lab.channel.open_query(call)).await?;
     let error = opened.err().ok_or_else(|| "another version was accepted".to_owned())?;
     check!(
@@ -60,8 +68,7 @@ pub async fn c21_a_version_mismatch_is_refused_at_open(fixture: &dyn Fixture) ->
         "another version gave another error: {error}"
     );
     let text = error.to_string();
-    let has_both =
-        text.contains(&version.to_string()) && text.contains(&PROTOCOL_VERSION.to_string());
+    let has_both = text.contains(theirs) && text.contains(ours);
     check!(has_both, "the error doesn't name both versions: {text}");
     check!(lab.worker.stats().queries == 0, "the query was opened nevertheless");
     Ok(())

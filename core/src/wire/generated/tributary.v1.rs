@@ -29,6 +29,8 @@ pub struct OpenQuery {
     pub options: ::prost::alloc::vec::Vec<Option>,
     #[prost(message, repeated, tag = "5")]
     pub metadata: ::prost::alloc::vec::Vec<Metadatum>,
+    #[prost(string, tag = "6")]
+    pub datafusion_version: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Option {

@@ -14,8 +14,8 @@ use crate::limits::{MAX_CONTROL_BYTES, PLAN_PIECE_BYTES};
 use crate::metadata::Metadata;
 use crate::metrics::{NodeMetric, NodeMetricValue, NodeMetrics};
 use crate::protocol::{
-    AddTasks, FetchRequest, OpenQuery, PROTOCOL_VERSION, Peer, SessionCommand, SessionEvent,
-    StagePlan, StageRoutes, TaskPlan, TaskReport, WorkerInfo, WorkerState,
+    AddTasks, FetchRequest, OpenQuery, Peer, SessionCommand, SessionEvent, StagePlan, StageRoutes,
+    TaskPlan, TaskReport, WorkerInfo, WorkerState,
 };
 use crate::wire::{
     Call, CommandDecoder, SessionMessage, decode_call, decode_info, decode_session_message,
@@ -63,18 +63,17 @@ fn open_query_survives_but_for_its_peer() {
     let mut metadata = Metadata::default();
     metadata.insert("traceparent", vec![0, 255]).expect("legal");
     let open = OpenQuery {
-        query: task().query,
-        protocol_version: PROTOCOL_VERSION,
         deadline: Some(Instant::now() + Duration::from_secs(60)),
         options: vec![("a.b".into(), String::new())],
         metadata: metadata.clone(),
-        first: Vec::new(),
         peer: Some(Peer { address: None, names: vec!["forged".into()] }),
+        ..OpenQuery::new(task().query)
     };
     let Ok(Call::OpenQuery(back)) = decode_call(encode_call(&Call::OpenQuery(open.clone()))) else {
         panic!("another call");
     };
     assert_eq!((back.query, back.protocol_version), (open.query, open.protocol_version));
+    assert_eq!(back.datafusion_version, open.datafusion_version);
     assert_eq!((back.options, back.metadata, back.peer), (open.options, metadata, None));
     let (sent, received) = (open.deadline.expect("set"), back.deadline.expect("set"));
     assert!(received >= sent && received < sent + Duration::from_secs(60));
@@ -210,15 +209,7 @@ proptest! {
         for (key, value) in entries {
             metadata.insert(&key, value).expect("legal");
         }
-        let open = OpenQuery {
-            query: QueryId::random(),
-            protocol_version: 1,
-            deadline: None,
-            options: vec![],
-            metadata: metadata.clone(),
-            first: Vec::new(),
-            peer: None,
-        };
+        let open = OpenQuery { metadata: metadata.clone(), ..OpenQuery::new(QueryId::random()) };
         let Ok(Call::OpenQuery(back)) = decode_call(encode_call(&Call::OpenQuery(open))) else { panic!("lost") };
         prop_assert_eq!(back.metadata, metadata);
         prop_assert_eq!(back.deadline, None);

@@ -26,8 +26,7 @@ use super::{ByteStreamChannel, Dial, Duplex, ReadChunks, StreamKind, WriteChunks
 use crate::config::Compression;
 use crate::error::{Result, TransportError};
 use crate::ids::{OutputIdx, QueryId, StageId, TaskId, TaskIdx};
-use crate::metadata::Metadata;
-use crate::protocol::{FetchRequest, OpenQuery, PROTOCOL_VERSION, QuerySession, WorkerInfo};
+use crate::protocol::{FetchRequest, OpenQuery, QuerySession, WorkerInfo};
 use crate::transport::{BatchStream, TransportEnv, WorkerChannel};
 use crate::wire::BatchEncoder;
 
@@ -47,15 +46,7 @@ fn request() -> FetchRequest {
 }
 
 fn open_query() -> OpenQuery {
-    OpenQuery {
-        query: QueryId::random(),
-        protocol_version: PROTOCOL_VERSION,
-        deadline: None,
-        options: Vec::new(),
-        metadata: Metadata::default(),
-        first: Vec::new(),
-        peer: None,
-    }
+    OpenQuery::new(QueryId::random())
 }
 
 /// A frame's bytes.

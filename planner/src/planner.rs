@@ -7,7 +7,7 @@ use datafusion::catalog::Session;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::context::QueryPlanner;
 use datafusion::execution::{SessionState, TaskContext};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{LogicalPlan, WriteOp};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion_tributary_core::config::DistributedConfig;
@@ -58,7 +58,8 @@ impl DistributedQueryPlanner {
                 vec![error.strip_backtrace()]
             }
         };
-        let plan = match n_partitions < 2 {
+        // A table may count on being asked once to be written to.
+        let plan = match n_partitions < 2 && !is_write(query) {
             true => self.inner.create_physical_plan(query, session).await?,
             false => plan,
         };
@@ -95,6 +96,9 @@ impl QueryPlanner for DistributedQueryPlanner {
             return self.inner.create_physical_plan(query, session).await;
         }
         match query {
+            _ if is_done_when_planned(query) => {
+                self.inner.create_physical_plan(query, session).await
+            }
             LogicalPlan::Explain(explain) => explain::plan(self, explain, session).await,
             _ => Ok(self.plan(query, session).await?.0),
         }
@@ -104,6 +108,21 @@ impl QueryPlanner for DistributedQueryPlanner {
 impl DistributedQueryPlanner {
     pub(crate) fn inner(&self) -> &Arc<dyn QueryPlanner + Send + Sync> {
         &self.inner
+    }
+}
+
+fn is_write(query: &LogicalPlan) -> bool {
+    matches!(query, LogicalPlan::Dml(_) | LogicalPlan::Copy(_))
+}
+
+/// Planning asks a table to delete or update its rows, and one in memory does so at once: what is
+/// planned twice would happen twice.
+fn is_done_when_planned(query: &LogicalPlan) -> bool {
+    match query {
+        LogicalPlan::Dml(statement) => !matches!(statement.op, WriteOp::Insert(_) | WriteOp::Ctas),
+        LogicalPlan::Explain(explain) => is_done_when_planned(&explain.plan),
+        LogicalPlan::Analyze(analyze) => is_done_when_planned(&analyze.input),
+        _ => false,
     }
 }
 

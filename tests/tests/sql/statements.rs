@@ -107,6 +107,28 @@ async fn insert_and_copy() {
     }
 }
 
+/// Tables in memory delete and update their rows while a statement is planned, even for `EXPLAIN`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn updates_happen_once() {
+    for target_partitions in [1, 4] {
+        let world = World { n_workers: 2, target_partitions, force_encode: false };
+        let place = Place::open(world, Extras::default(), &[]).await;
+        let Sessions { single, distributed } = &place.sessions;
+        for sql in [
+            "CREATE TABLE t AS VALUES (1, 10), (2, 20), (3, 30)",
+            "UPDATE t SET column2 = column2 * 2 WHERE column1 < 3",
+            "EXPLAIN UPDATE t SET column2 = column2 * 3",
+            "DELETE FROM t WHERE column1 = 3",
+        ] {
+            for ctx in [single, distributed] {
+                text(ctx, sql).await.unwrap_or_else(|e| panic!("{world}: {e}\n{sql}"));
+            }
+            let verdict = check_sql(single, distributed, "SELECT * FROM t").await;
+            verdict.unwrap_or_else(|e| panic!("{world}, after {sql}: {e}"));
+        }
+    }
+}
+
 /// How many rows a sink reports is the same, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counts_of_sinks() {

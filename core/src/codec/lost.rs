@@ -6,8 +6,9 @@
 
 use std::sync::Arc;
 
-use datafusion::common::Result;
+use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, ScalarValue};
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::datasource::physical_plan::{
     ArrowSource, CsvSource, FileScanConfig, ParquetSource,
@@ -23,13 +24,43 @@ use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 
 /// What of this node (not of its children) the protobuf would lose; `None` if nothing that matters.
 pub fn lost_on_the_wire(plan: &dyn ExecutionPlan) -> Option<String> {
-    let lost = lost_by_scan(plan)
+    let lost = lost_by_schema(plan)
+        .or_else(|| lost_by_scan(plan))
         .or_else(|| lost_by_memory(plan))
         .or_else(|| lost_by_series(plan))
         .or_else(|| lost_by_window(plan))
         .or_else(|| lost_by_limits(plan))
         .or_else(|| lost_by_expressions(plan));
     lost.map(|what| format!("{}: DataFusion's plan encoding loses {what}", plan.name()))
+}
+
+/// Arrow's IPC has no place for it either, so that neither an exchange nor a table in memory carries it.
+fn lost_by_schema(plan: &dyn ExecutionPlan) -> Option<&'static str> {
+    let schema = plan.schema();
+    let is_nested = schema.fields().iter().any(|field| holds_nested_dictionary(field.data_type()));
+    is_nested.then_some("a dictionary of dictionaries")
+}
+
+fn holds_nested_dictionary(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Dictionary(_, values) => {
+            matches!(values.as_ref(), DataType::Dictionary(..)) || holds_nested_dictionary(values)
+        }
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _)
+        | DataType::RunEndEncoded(_, item) => holds_nested_dictionary(item.data_type()),
+        DataType::Struct(fields) => {
+            fields.iter().any(|field| holds_nested_dictionary(field.data_type()))
+        }
+        DataType::Union(fields, _) => {
+            fields.iter().any(|(_, field)| holds_nested_dictionary(field.data_type()))
+        }
+        _ => false,
+    }
 }
 
 fn lost_by_scan(plan: &dyn ExecutionPlan) -> Option<&'static str> {
@@ -167,6 +198,9 @@ fn lost_by_expression(expr: &dyn PhysicalExpr) -> Option<&'static str> {
         return cast.cast_options().safe.then_some("that a cast gives NULL instead of an error");
     }
     let literal = expr.downcast_ref::<Literal>()?;
+    if matches!(literal.value(), ScalarValue::Float16(_)) {
+        return Some("that a literal is a Float16");
+    }
     let field = literal.return_field(&arrow::datatypes::Schema::empty()).ok()?;
     (!field.metadata().is_empty()).then_some("the metadata of a literal")
 }

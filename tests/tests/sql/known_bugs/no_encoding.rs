@@ -8,7 +8,7 @@ use datafusion_tributary::QueryReport;
 use datafusion_tributary_tests::custom::{Numbers, ticks};
 use datafusion_tributary_tests::tables::{BUILD_SIDE, NO_STATISTICS, PROBE_SIDE};
 use datafusion_tributary_tests::text::{error_of, text};
-use datafusion_tributary_tests::{Check, Expect, Extras, Place, World, cases};
+use datafusion_tributary_tests::{Check, Expect, Extras, Place, World, cases, check_all};
 
 const TABLES: [&str; 3] = [NO_STATISTICS, BUILD_SIDE, PROBE_SIDE];
 
@@ -116,4 +116,12 @@ fn tables(ctx: &SessionContext) -> Result<()> {
     ctx.register_table("numbers", Arc::new(Numbers { n_partitions: 3 }))?;
     ctx.register_table("ticks", Arc::new(ticks()?))?;
     Ok(())
+}
+
+/// The encoding makes a Float32 of it, which isn't compared with a column of Float16.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn literals_of_half_precision() {
+    let sql = "SELECT count(*) FROM build_side WHERE arrow_cast(id, 'Float16') > arrow_cast(3.5, 'Float16')";
+    let expect = Expect::Partly("that a literal is a Float16");
+    check_all(&cases(&[BUILD_SIDE], &[("compared", sql)], expect)).await;
 }

@@ -15,20 +15,25 @@ use datafusion_proto::physical_plan::{
 use datafusion_proto::protobuf::PhysicalPlanNode;
 use prost::Message;
 
+use super::builtin::BuiltIn;
 use super::nodes::{self, malformed};
 use super::registry::CodecRegistry;
 use crate::exec::BroadcastExec;
 use crate::wire::proto;
 use crate::wire::proto::plan_node::Node;
 
-type EncodeCtx<'a> =
+pub(super) type EncodeCtx<'a> =
     datafusion::physical_expr_common::physical_expr::proto_encode::PhysicalExprEncodeCtx<'a>;
 type DecodeCtx<'a> =
     datafusion::physical_expr_common::physical_expr::proto_decode::PhysicalExprDecodeCtx<'a>;
 
+/// Stands for a codec's name where a function is DataFusion's own.
+const BUILT_IN: &str = "built into DataFusion";
+
 /// Encodes and decodes what DataFusion's protobuf leaves to extensions.
 ///
-/// A function with an empty payload is nobody's: the worker's own registry resolves its name.
+/// A function with an empty payload is nobody's: the worker's own registry resolves its name. One of
+/// DataFusion's own is marked as such.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StageCodec {
     pub(super) registry: Arc<CodecRegistry>,
@@ -64,6 +69,7 @@ impl StageCodec {
     fn encode_function(
         &self,
         buf: &mut Vec<u8>,
+        is_built_in: bool,
         mut encode: impl FnMut(&dyn PhysicalExtensionCodec, &mut Vec<u8>) -> Result<()>,
     ) -> Result<()> {
         let claimed = self.registry.first(|codec, payload| {
@@ -73,6 +79,8 @@ impl StageCodec {
         });
         if let Some(named) = claimed {
             *buf = to_named(named).encode_to_vec();
+        } else if is_built_in {
+            *buf = to_named((BUILT_IN, Vec::new())).encode_to_vec();
         }
         Ok(())
     }
@@ -82,8 +90,9 @@ impl StageCodec {
         kind: &str,
         name: &str,
         buf: &[u8],
-        decode: impl FnOnce(&dyn PhysicalExtensionCodec, &[u8]) -> Result<T>,
-    ) -> Result<T> {
+        built_in: Option<&Arc<T>>,
+        decode: impl FnOnce(&dyn PhysicalExtensionCodec, &[u8]) -> Result<Arc<T>>,
+    ) -> Result<Arc<T>> {
         if buf.is_empty() {
             return Err(DataFusionError::Configuration(format!(
                 "this worker has no {kind} named {name:?}; register it in the session state that \
@@ -91,6 +100,10 @@ impl StageCodec {
             )));
         }
         let named = proto::Named::decode(buf).map_err(malformed)?;
+        if named.codec == BUILT_IN {
+            let found = built_in.map(Arc::clone);
+            return found.ok_or_else(|| malformed(format!("DataFusion has no {kind} {name:?}")));
+        }
         decode(self.registry.get(&named.codec)?.as_ref(), &named.payload)
     }
 }
@@ -151,13 +164,13 @@ impl PhysicalExtensionCodec for StageCodec {
     }
 
     fn try_decode_udf(&self, name: &str, buf: &[u8]) -> Result<Arc<ScalarUDF>> {
-        self.decode_function("scalar function", name, buf, |codec, buf| {
+        self.decode_function("scalar function", name, buf, ScalarUDF::named(name), |codec, buf| {
             codec.try_decode_udf(name, buf)
         })
     }
 
     fn try_encode_udf(&self, node: &ScalarUDF, buf: &mut Vec<u8>) -> Result<()> {
-        self.encode_function(buf, |codec, buf| codec.try_encode_udf(node, buf))
+        self.encode_function(buf, node.is_built_in(), |codec, buf| codec.try_encode_udf(node, buf))
     }
 
     fn try_decode_higher_order_function(
@@ -165,7 +178,7 @@ impl PhysicalExtensionCodec for StageCodec {
         name: &str,
         buf: &[u8],
     ) -> Result<Arc<HigherOrderUDF>> {
-        self.decode_function("higher-order function", name, buf, |codec, buf| {
+        self.decode_function("higher-order function", name, buf, None, |codec, buf| {
             codec.try_decode_higher_order_function(name, buf)
         })
     }
@@ -175,7 +188,9 @@ impl PhysicalExtensionCodec for StageCodec {
         node: &HigherOrderUDF,
         buf: &mut Vec<u8>,
     ) -> Result<()> {
-        self.encode_function(buf, |codec, buf| codec.try_encode_higher_order_function(node, buf))
+        self.encode_function(buf, false, |codec, buf| {
+            codec.try_encode_higher_order_function(node, buf)
+        })
     }
 
     fn try_decode_expr(
@@ -201,22 +216,26 @@ impl PhysicalExtensionCodec for StageCodec {
     }
 
     fn try_decode_udaf(&self, name: &str, buf: &[u8]) -> Result<Arc<AggregateUDF>> {
-        self.decode_function("aggregate function", name, buf, |codec, buf| {
-            codec.try_decode_udaf(name, buf)
-        })
+        self.decode_function(
+            "aggregate function",
+            name,
+            buf,
+            AggregateUDF::named(name),
+            |codec, buf| codec.try_decode_udaf(name, buf),
+        )
     }
 
     fn try_encode_udaf(&self, node: &AggregateUDF, buf: &mut Vec<u8>) -> Result<()> {
-        self.encode_function(buf, |codec, buf| codec.try_encode_udaf(node, buf))
+        self.encode_function(buf, node.is_built_in(), |codec, buf| codec.try_encode_udaf(node, buf))
     }
 
     fn try_decode_udwf(&self, name: &str, buf: &[u8]) -> Result<Arc<WindowUDF>> {
-        self.decode_function("window function", name, buf, |codec, buf| {
+        self.decode_function("window function", name, buf, WindowUDF::named(name), |codec, buf| {
             codec.try_decode_udwf(name, buf)
         })
     }
 
     fn try_encode_udwf(&self, node: &WindowUDF, buf: &mut Vec<u8>) -> Result<()> {
-        self.encode_function(buf, |codec, buf| codec.try_encode_udwf(node, buf))
+        self.encode_function(buf, node.is_built_in(), |codec, buf| codec.try_encode_udwf(node, buf))
     }
 }

@@ -18,6 +18,7 @@ mod null_equality;
 mod orders;
 mod scalar_subqueries;
 mod settings;
+mod shadowed_functions;
 mod shared_work;
 mod string_views;
 mod union_branches;

@@ -50,11 +50,11 @@ pub use datafusion_tributary_core as core;
 pub use datafusion_tributary_core::config::DistributedConfig;
 pub use datafusion_tributary_core::coordinator::{QueryReport, StageReport};
 pub use datafusion_tributary_core::transport::{
-    ChannelResolver, Channels, ShuffleTransport, StaticWorkers, TransportEnv, TransportRegistry,
-    WorkerChannel,
+    ChannelResolver, Channels, HealthyWorkers, ShuffleTransport, StaticWorkers, TransportEnv,
+    TransportRegistry, WorkerChannel,
 };
 pub use datafusion_tributary_core::worker::{Worker, WorkerOptions, WorkerStats};
-pub use datafusion_tributary_planner::DistributedOptions;
+pub use datafusion_tributary_planner::{DistributedOptions, check_distributable};
 #[cfg(feature = "grpc")]
 pub use datafusion_tributary_transport_grpc as grpc;
 #[cfg(feature = "inproc")]

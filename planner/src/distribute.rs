@@ -138,13 +138,13 @@ fn no_workers() -> DataFusionError {
 }
 
 /// Nodes on top of a query that have effects here.
-fn is_shell(plan: &dyn ExecutionPlan) -> bool {
+pub(crate) fn is_shell(plan: &dyn ExecutionPlan) -> bool {
     matches!(plan.name(), "DataSinkExec" | "AnalyzeExec") && plan.children().len() == 1
 }
 
 /// A table provider may plan a query of its own while it is scanned, through this planner: what is
 /// inside a plan is distributed with it.
-fn undistributed(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+pub(crate) fn undistributed(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let replaced = Arc::clone(plan).transform_up(|node| {
         let inner =
             node.downcast_ref::<DistributedExec>().map(|root| Arc::clone(root.undistributed()));

@@ -8,6 +8,7 @@
 //! running it once over all of its input.
 
 mod assemble;
+mod check;
 mod cut;
 mod distribute;
 mod draft;
@@ -18,5 +19,6 @@ mod size;
 mod split;
 mod verify;
 
+pub use self::check::check_distributable;
 pub use self::options::DistributedOptions;
 pub use self::planner::DistributedQueryPlanner;

@@ -104,7 +104,7 @@ fn first_sentence(node: &str, error: &str) -> String {
 }
 
 /// Converts one node and stands in for its children, so that a whole plan is checked in one pass.
-struct NodeOnly;
+pub(super) struct NodeOnly;
 
 impl PhysicalProtoConverterExtension for NodeOnly {
     fn proto_to_execution_plan(

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use datafusion::execution::SessionStateBuilder;
 use datafusion::object_store::memory::InMemory;
 use datafusion::prelude::SessionContext;
-use datafusion_tributary::DistributedOptions;
 use datafusion_tributary::inproc::InProcessCluster;
+use datafusion_tributary::{DistributedOptions, check_distributable};
 use datafusion_tributary_core::codec::CodecRegistry;
 use datafusion_tributary_tests::codecs::{FunctionCodec, NumbersCodec};
 use datafusion_tributary_tests::custom::Numbers;
@@ -206,4 +207,31 @@ async fn error_with(
     sessions.set_up(&TABLES, data.path()).await.expect("the set-up runs");
     prepare(&sessions.distributed);
     error_of(&sessions.distributed, sql).await.to_string()
+}
+
+/// Before any query runs, and all at once.
+#[tokio::test]
+async fn what_workers_lack_is_listed_with_the_calls_that_register_it() {
+    let ctx = SessionContext::new();
+    ctx.register_udf(plus_one());
+    ctx.register_table("numbers", Arc::new(Numbers { n_partitions: 2 })).expect("a new table");
+    let sql = "SELECT sum(plus_one(value)), count(*) FROM numbers WHERE plus_one(value) > 3";
+    let plan = ctx.sql(sql).await.expect("planned").create_physical_plan().await.expect("planned");
+    let options = DistributedOptions::without_resolver();
+
+    let bare = SessionStateBuilder::new().build();
+    let error = check_distributable(&plan, &options, &bare).expect_err("all of it is missing");
+    let text = error.strip_backtrace();
+    for (line, n_times) in [
+        ("NumbersExec can't be encoded", 1),
+        ("DistributedOptions::with_codec", 1),
+        ("scalar function \"plus_one\": register it with `register_udf`", 1),
+        // DataFusion's own are everywhere.
+        ("aggregate function", 0),
+    ] {
+        assert_eq!(text.matches(line).count(), n_times, "{line}: {text}");
+    }
+
+    let options = options.with_codec("numbers", Arc::new(NumbersCodec));
+    check_distributable(&plan, &options, &ctx.state()).expect("all of it is there");
 }

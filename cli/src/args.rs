@@ -30,7 +30,7 @@ pub enum Command {
     Worker(WorkerArgs),
     /// Make a CA and certificates for workers and sessions
     Certs(CertsArgs),
-    /// Make the tables of TPC-H or TPC-DS as Parquet files
+    /// Make the tables of TPC-H, TPC-DS or ClickBench as Parquet files
     Data(DataArgs),
     /// Time queries, check their results, compare with one process
     Bench(BenchArgs),
@@ -207,7 +207,7 @@ pub struct DataArgs {
     /// Which tables
     #[arg(value_enum)]
     pub suite: DataSuite,
-    /// 1 is about 1 GB of raw data
+    /// 1 is about 1 GB of raw data; of clickbench, 100,000 rows
     #[arg(short, long, value_name = "F")]
     pub scale_factor: f64,
     /// Folder to write to; a run that was broken off goes on there
@@ -221,8 +221,8 @@ pub struct DataArgs {
 /// Arguments of `tributary bench`.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
-    /// tpch, tpcds, or a folder of .sql files
-    #[arg(long, value_name = "tpch|tpcds|DIR")]
+    /// tpch, tpcds, clickbench, or a folder of .sql files
+    #[arg(long, value_name = "tpch|tpcds|clickbench|DIR")]
     pub suite: String,
     /// Folder with the tables, as `tributary data` makes it
     #[arg(long, value_name = "DIR")]

@@ -1,4 +1,4 @@
-//! The queries of a benchmark: TPC-H, TPC-DS, or a folder of `.sql` files.
+//! The queries of a benchmark: TPC-H, TPC-DS, ClickBench, or a folder of `.sql` files.
 
 use std::fs;
 use std::path::Path;
@@ -26,6 +26,7 @@ impl Suite {
         let (is_folder, cases) = match suite {
             "tpch" => (false, embedded(TPCH)),
             "tpcds" => (false, embedded(TPCDS)),
+            "clickbench" => (false, embedded(CLICKBENCH)),
             dir => (true, files(Path::new(dir))?),
         };
         let cases = select(cases, queries, suite)?;
@@ -42,7 +43,7 @@ fn embedded(queries: &[(&str, &str)]) -> Vec<Case> {
 fn files(dir: &Path) -> Result<Vec<Case>> {
     if !dir.is_dir() {
         return Err(CliError::usage(format!(
-            "no suite '{}': it is tpch, tpcds, or a folder of .sql files",
+            "no suite '{}': it is tpch, tpcds, clickbench, or a folder of .sql files",
             dir.display()
         )));
     }
@@ -109,6 +110,14 @@ const TPCDS: &[(&str, &str)] = queries! { "tpcds":
     "91" "92" "93" "94" "95" "96" "97" "98" "99"
 };
 
+/// In DataFusion's form, from its own tests (`clickbench.slt`, Apache License 2.0). ClickBench counts its
+/// queries from 0.
+const CLICKBENCH: &[(&str, &str)] = queries! { "clickbench":
+    "00" "01" "02" "03" "04" "05" "06" "07" "08" "09" "10" "11" "12" "13" "14" "15" "16" "17" "18"
+    "19" "20" "21" "22" "23" "24" "25" "26" "27" "28" "29" "30" "31" "32" "33" "34" "35" "36" "37"
+    "38" "39" "40" "41" "42"
+};
+
 /// Query 3 of TPC-H.
 pub(crate) const TPCH_Q3: &str = TPCH[2].1;
 
@@ -124,10 +133,13 @@ mod tests {
     fn queries_are_chosen_by_number_or_name() {
         assert_eq!(Suite::load("tpch", &[]).expect("loaded").cases.len(), 22);
         assert_eq!(Suite::load("tpcds", &[]).expect("loaded").cases.len(), 99);
+        assert_eq!(Suite::load("clickbench", &[]).expect("loaded").cases.len(), 43);
         let some = ["3".to_string(), " q01".to_string()];
         assert_eq!(names(&Suite::load("tpch", &some).expect("loaded")), ["q03", "q01"]);
         let error = Suite::load("tpch", &["23".to_string()]).expect_err("out of range");
         assert!(error.to_string().contains("q01 to q22"), "{error}");
+        let ends = ["0".to_string(), "42".to_string()];
+        assert_eq!(names(&Suite::load("clickbench", &ends).expect("loaded")), ["q00", "q42"]);
         assert!(TPCH_Q3.contains("l_orderkey"));
     }
 
@@ -143,6 +155,6 @@ mod tests {
         assert!(suite.is_folder);
         assert_eq!(names(&suite), ["a", "b"]);
         let error = Suite::load("tpcx", &[]).expect_err("unknown").to_string();
-        assert!(error.contains("tpch, tpcds, or a folder"), "{error}");
+        assert!(error.contains("tpch, tpcds, clickbench, or a folder"), "{error}");
     }
 }

@@ -1,16 +1,19 @@
-//! Whole runs of small folders of statements.
+//! Whole runs of small folders of statements, and of ClickBench's queries.
 
 use std::fs;
 use std::path::Path;
 
 use clap::Parser;
+use datafusion::prelude::SessionContext;
 use tempfile::TempDir;
 
 use super::run;
 use super::run::Runner;
 use super::suite::Suite;
 use crate::args::{BenchArgs, Cli, Command};
+use crate::data::{self, DataSpec, DataSuite};
 use crate::session::Backend;
+use crate::tables;
 
 fn folder(files: &[(&str, &str)]) -> TempDir {
     let dir = tempfile::tempdir().expect("a folder");
@@ -78,4 +81,22 @@ async fn comparing_nothing_with_nothing_is_refused() {
     let suite = folder(&[("good.sql", "SELECT 1")]);
     let error = run(&args(suite.path(), data.path(), &["--compare-single"])).await;
     assert!(error.expect_err("refused").to_string().contains("--workers 0"));
+}
+
+#[tokio::test]
+async fn the_queries_of_clickbench_find_rows_in_the_table_made_for_them() {
+    let data = tempfile::tempdir().expect("a folder");
+    let dir = data.path().to_path_buf();
+    let spec = DataSpec { suite: DataSuite::Clickbench, scale_factor: 1.0, parts: 4, dir };
+    assert_eq!(data::generate(&spec).expect("made").n_new_rows, 100_000);
+    let ctx = SessionContext::new();
+    tables::register_folder(&ctx, data.path()).await.expect("registered");
+    for case in Suite::load("clickbench", &[]).expect("loaded").cases {
+        let frame = ctx.sql(&case.sql).await.expect("planned");
+        let batches = frame.collect().await.expect("ran");
+        let n_rows: usize = batches.iter().map(|batch| batch.num_rows()).sum();
+        // They ask for groups of more than 100,000 rows, which are there from scale factor 3 on.
+        let finds_nothing = ["q27", "q28"].contains(&case.name.as_str());
+        assert_eq!(n_rows == 0, finds_nothing, "{}", case.name);
+    }
 }

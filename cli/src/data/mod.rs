@@ -1,8 +1,9 @@
-//! `tributary data`: the tables of TPC-H and TPC-DS as Parquet files.
+//! `tributary data`: the tables of TPC-H, TPC-DS and ClickBench as Parquet files.
 //!
 //! Layout: `DIR/<table>/part-NNN.parquet` and the note `DIR/_tributary.json` of what they are. A file
 //! has its name only when it is whole, so a run that was broken off goes on where it stopped.
 
+mod clickbench;
 mod manifest;
 mod tpcds;
 mod tpch;
@@ -36,6 +37,8 @@ pub enum DataSuite {
     Tpch,
     /// The 24 tables of TPC-DS
     Tpcds,
+    /// The table of ClickBench, with rows made for its queries
+    Clickbench,
 }
 
 impl DataSuite {
@@ -44,6 +47,7 @@ impl DataSuite {
         match self {
             Self::Tpch => "tpch",
             Self::Tpcds => "tpcds",
+            Self::Clickbench => "clickbench",
         }
     }
 
@@ -51,6 +55,8 @@ impl DataSuite {
         match self {
             Self::Tpch => "tpchgen 4",
             Self::Tpcds => "tpcdsgen 4",
+            // Ours: the number changes with the values.
+            Self::Clickbench => "clickbench 1",
         }
     }
 }
@@ -60,7 +66,7 @@ impl DataSuite {
 pub struct DataSpec {
     /// Which tables.
     pub suite: DataSuite,
-    /// Their size; 1 is about 1 GB of raw data.
+    /// Their size; 1 is about 1 GB of raw data, and 100,000 rows of ClickBench.
     pub scale_factor: f64,
     /// Files per large table.
     pub parts: u32,
@@ -84,6 +90,7 @@ impl DataSpec {
         let tables = match self.suite {
             DataSuite::Tpch => tpch::tables(self.scale_factor),
             DataSuite::Tpcds => tpcds::tables(self.scale_factor),
+            DataSuite::Clickbench => clickbench::tables(self.scale_factor),
         };
         let mut parts = Vec::new();
         for table in tables {
@@ -98,6 +105,7 @@ impl DataSpec {
         match self.suite {
             DataSuite::Tpch => tpch::open(self.scale_factor, part),
             DataSuite::Tpcds => tpcds::open(self.scale_factor, part),
+            DataSuite::Clickbench => clickbench::open(self.scale_factor, part),
         }
     }
 }

@@ -8,9 +8,11 @@
 pub mod case;
 pub mod codecs;
 pub mod custom;
+pub mod differential;
 pub mod functions;
 pub mod hand;
 pub mod processes;
+pub mod slt;
 pub mod tables;
 pub mod text;
 pub mod world;

@@ -114,7 +114,6 @@ async fn local_plans() {
         for sql in [
             "SELECT 1",
             "SELECT 1 + 1 AS x, now() > TIMESTAMP '2020-01-01' AS y",
-            "SELECT column1 FROM (VALUES (1), (2)) ORDER BY column1 DESC",
             "SELECT * FROM build_side LIMIT 0",
             "SELECT count(*) FROM build_side",
             "SELECT n FROM probe_side WHERE false",

@@ -1,0 +1,18 @@
+//! DataFusion's own sqllogictest files, each statement run on plain DataFusion and on a cluster.
+//!
+//! The files come with the crate `datafusion-sqllogictest`, whose library reads them and sets up a
+//! session for each. What they expect isn't compared (plain DataFusion is the reference, as it is
+//! compiled here), but counted.
+
+pub(crate) mod cluster;
+mod data;
+mod exclude;
+mod file;
+pub(crate) mod pair;
+pub(crate) mod report;
+mod source;
+
+pub use cluster::{Way, Ways};
+pub use file::run_file;
+pub use report::{FileReport, Report};
+pub use source::Source;

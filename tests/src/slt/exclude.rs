@@ -45,11 +45,6 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "ORDER BY 1,2",
         "plain DataFusion takes the rows of a piecewise merge join for ordered",
     ),
-    (
-        "spark/array/array_contains.slt",
-        "array_contains",
-        "SessionStateBuilder::new_from_existing mixes up functions that share a name",
-    ),
 ];
 
 /// Files whose later statements rely on the order in which rows were written, by a declared order of the

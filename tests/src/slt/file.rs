@@ -1,12 +1,14 @@
 //! One file.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::common::exec_datafusion_err;
 use datafusion::error::Result;
-use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
+use datafusion::logical_expr::ScalarUDF;
 use datafusion::prelude::SessionContext;
 use datafusion_sqllogictest::{DFColumnType, TestContext, TestFile, setup_scratch_dir};
 use datafusion_tributary::{DistributedConfig, DistributedExt};
@@ -59,10 +61,26 @@ async fn distribute(ctx: &SessionContext, way: Way) -> Result<(SessionContext, C
     let mut state = ctx.state();
     state.config_mut().options_mut().extensions.insert(config);
     let cluster = Cluster::start(way, &state).await?;
-    let state = SessionStateBuilder::new_from_existing(state)
+    let functions = state.scalar_functions().clone();
+    let mut state = SessionStateBuilder::new_from_existing(state)
         .with_distributed_planner(cluster.options.clone())
         .build();
+    restore(&mut state, &functions)?;
     Ok((SessionContext::new_with_state(state), cluster))
+}
+
+/// Gives functions that share a name with another one's alias back what they had: a builder registers
+/// those of an existing state in any order.
+fn restore(state: &mut SessionState, functions: &HashMap<String, Arc<ScalarUDF>>) -> Result<()> {
+    // Registering one takes its aliases from others, which get them back in the next round.
+    for _ in 0..3 {
+        for (name, function) in functions {
+            if state.scalar_functions().get(name) != Some(function) {
+                state.register_udf(Arc::clone(function))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn set_up_other_scratch(name: &Path) -> Result<()> {

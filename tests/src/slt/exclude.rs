@@ -152,7 +152,8 @@ fn found_in(expr: &Expr, mut is_it: impl FnMut(&Expr) -> bool) -> bool {
     expr.exists(|expr| Ok(is_it(expr))).unwrap_or(false)
 }
 
-fn any_node(plan: &LogicalPlan, mut is_it: impl FnMut(&LogicalPlan) -> bool) -> bool {
+/// Whether a node of a plan or of its subqueries is such a one.
+pub(super) fn any_node(plan: &LogicalPlan, mut is_it: impl FnMut(&LogicalPlan) -> bool) -> bool {
     let mut found = false;
     // The closure never fails.
     let _ = plan.apply_with_subqueries(|node| {

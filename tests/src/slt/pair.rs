@@ -11,7 +11,6 @@ use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::common::exec_datafusion_err;
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::collect;
@@ -138,7 +137,7 @@ async fn second_thought(
     expected: Option<&Answer>,
 ) -> Option<&'static str> {
     // A write isn't run twice.
-    if let LogicalPlan::Dml(_) | LogicalPlan::Copy(_) | LogicalPlan::Ddl(_) = logical {
+    if is_write(logical) {
         return None;
     }
     if let (Some(reason), Some(_)) = (exclude::undetermined(logical), expected) {
@@ -264,13 +263,7 @@ fn is_write(plan: &LogicalPlan) -> bool {
 }
 
 fn reads_table(plan: &LogicalPlan) -> bool {
-    let mut found = false;
-    // The closure never fails.
-    let _ = plan.apply_with_subqueries(|node| {
-        found |= matches!(node, LogicalPlan::TableScan(_));
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    });
-    found
+    exclude::any_node(plan, |node| matches!(node, LogicalPlan::TableScan(_)))
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> DataFusionError {

@@ -1,5 +1,6 @@
 //! The plan as `EXPLAIN` shows it: all stages in one tree, with the metrics of their tasks.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -12,8 +13,9 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
 };
 
+use super::align::NodeShape;
 use super::plan::PlannedStage;
-use super::store::MetricsStore;
+use super::store::{MetricsStore, of_one_kind};
 use crate::exec::{TaskLeafExec, exchange_of};
 use crate::ids::{HEAD_STAGE, StageId};
 
@@ -24,6 +26,25 @@ pub(super) fn display_tree(
     store: &Arc<MetricsStore>,
 ) -> Arc<dyn ExecutionPlan> {
     Builder { stages, store }.stage(HEAD_STAGE, head)
+}
+
+/// The nodes of each stage as the tree shows them, in pre-order.
+pub(super) fn node_shapes(
+    head: &Arc<dyn ExecutionPlan>,
+    stages: &[PlannedStage],
+) -> HashMap<StageId, Vec<NodeShape>> {
+    let plans = stages.iter().map(|stage| (stage.id, &stage.plan)).chain([(HEAD_STAGE, head)]);
+    let shapes_of = |plan: &Arc<dyn ExecutionPlan>| {
+        let mut shapes = Vec::new();
+        shapes_into(plan, &mut shapes);
+        shapes
+    };
+    plans.map(|(id, plan)| (id, shapes_of(plan))).collect()
+}
+
+fn shapes_into(plan: &Arc<dyn ExecutionPlan>, shapes: &mut Vec<NodeShape>) {
+    shapes.push(NodeShape::of(plan));
+    plan.children().into_iter().for_each(|child| shapes_into(child, shapes));
 }
 
 struct Builder<'a> {
@@ -58,7 +79,8 @@ impl Builder<'_> {
         // A leaf is shown as the first task's slice of it.
         let slice = plan.downcast_ref::<TaskLeafExec>().map(|leaf| &leaf.slices()[0]);
         let inner = Arc::clone(slice.unwrap_or(plan));
-        Arc::new(StageNodeExec { inner, children, stage, node_idx, store })
+        let reads = input.map(|input| input.id);
+        Arc::new(StageNodeExec { inner, children, stage, node_idx, reads, store })
     }
 }
 
@@ -69,6 +91,8 @@ struct StageNodeExec {
     children: Vec<Arc<dyn ExecutionPlan>>,
     stage: StageId,
     node_idx: usize,
+    /// The stage that an exchange reads.
+    reads: Option<StageId>,
     store: Arc<MetricsStore>,
 }
 
@@ -105,6 +129,7 @@ impl ExecutionPlan for StageNodeExec {
             children,
             stage: self.stage,
             node_idx: self.node_idx,
+            reads: self.reads,
             store: Arc::clone(&self.store),
         }))
     }
@@ -137,7 +162,14 @@ impl ExecutionPlan for StageNodeExec {
         )))
     }
 
+    /// An exchange shows both of its sides: what its readers measured, and what the outputs that
+    /// they read did.
     fn metrics(&self) -> Option<MetricsSet> {
-        self.store.node(self.stage, self.node_idx)
+        let own = self.store.node(self.stage, self.node_idx);
+        let sent = self.reads.and_then(|stage| self.store.sent(stage));
+        match (own, sent) {
+            (Some(own), Some(sent)) => Some(of_one_kind(own.into_iter().chain(sent))),
+            (own, sent) => own.or(sent),
+        }
     }
 }

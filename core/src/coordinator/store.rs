@@ -1,57 +1,167 @@
 //! The metrics of a query's tasks, by stage and node.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::mem::{Discriminant, discriminant};
+use std::sync::Arc;
 
-use datafusion::physical_plan::metrics::MetricsSet;
+use datafusion::physical_plan::metrics::{
+    ExecutionPlanMetricsSet, Label, Metric, MetricValue, MetricsSet,
+};
 use parking_lot::Mutex;
 
-use crate::ids::{StageId, TaskIdx};
-use crate::metrics::{NodeMetricValue, NodeMetrics};
+use super::align::{NodeShape, aligned};
+use super::root_metrics::RootMetrics;
+use crate::ids::{HEAD_STAGE, QueryId, StageId, TaskIdx};
+use crate::metrics::{NodeMetric, NodeMetricValue, NodeMetrics, spreads};
 use crate::protocol::TaskReport;
 use crate::transport::layer::EXCHANGED_BYTES;
 
-/// Metrics of each task of the latest execution; a later report replaces an earlier one.
+/// Metrics of the latest execution.
+#[derive(Debug)]
+pub(super) struct MetricsStore {
+    /// The nodes of each stage as they are shown.
+    shapes: HashMap<StageId, Vec<NodeShape>>,
+    latest: Mutex<Latest>,
+}
+
 #[derive(Debug, Default)]
-pub(super) struct MetricsStore(Mutex<HashMap<(StageId, TaskIdx), Vec<NodeMetrics>>>);
+struct Latest {
+    query: Option<QueryId>,
+    shows_spread: bool,
+    root: ExecutionPlanMetricsSet,
+    /// A later report of a task replaces an earlier one.
+    tasks: BTreeMap<(StageId, TaskIdx), TaskMetrics>,
+}
+
+#[derive(Debug)]
+struct TaskMetrics {
+    /// Of the nodes that are shown, as far as they are known.
+    nodes: Vec<Vec<NodeMetric>>,
+    sent: Vec<NodeMetric>,
+}
 
 impl MetricsStore {
-    pub(super) fn clear(&self) {
-        self.0.lock().clear();
+    pub(super) fn new(shapes: HashMap<StageId, Vec<NodeShape>>) -> Self {
+        Self { shapes, latest: Mutex::default() }
+    }
+
+    /// Begins an execution, whose metrics replace all others: what is said of an earlier one from
+    /// now on is left out.
+    pub(super) fn begin(&self, query: QueryId, shows_spread: bool) -> RootMetrics {
+        let latest = Latest { query: Some(query), shows_spread, ..Latest::default() };
+        let root = RootMetrics::register(&latest.root);
+        *self.latest.lock() = latest;
+        root
     }
 
     pub(super) fn record(&self, report: TaskReport) {
-        self.record_task(report.task.stage, report.task.task, report.metrics);
+        let TaskReport { task, metrics, sent } = report;
+        self.record_task(task.query, (task.stage, task.task), metrics, sent);
     }
 
-    pub(super) fn record_task(&self, stage: StageId, task: TaskIdx, metrics: Vec<NodeMetrics>) {
-        if !metrics.is_empty() {
-            self.0.lock().insert((stage, task), metrics);
+    pub(super) fn record_head(&self, query: QueryId, metrics: Vec<NodeMetrics>) {
+        self.record_task(query, (HEAD_STAGE, TaskIdx(0)), metrics, Vec::new());
+    }
+
+    fn record_task(
+        &self,
+        query: QueryId,
+        task: (StageId, TaskIdx),
+        metrics: Vec<NodeMetrics>,
+        sent: Vec<NodeMetric>,
+    ) {
+        // It never started.
+        if metrics.is_empty() {
+            return;
+        }
+        let Some(shapes) = self.shapes.get(&task.0) else { return };
+        let mut latest = self.latest.lock();
+        if latest.query == Some(query) {
+            latest.tasks.insert(task, TaskMetrics { nodes: aligned(shapes, metrics), sent });
         }
     }
 
-    /// Metrics of one node of a stage, of all tasks.
+    /// Metrics of the root itself.
+    pub(super) fn root(&self) -> MetricsSet {
+        self.latest.lock().root.clone_inner()
+    }
+
+    /// Metrics of one node of a stage, of all tasks that ran.
     pub(super) fn node(&self, stage: StageId, node_idx: usize) -> Option<MetricsSet> {
-        let tasks = self.0.lock();
-        let mut set = MetricsSet::new();
-        let of_stage = tasks.iter().filter(|((of, _), _)| *of == stage);
-        let mut is_known = false;
-        for node in of_stage.filter_map(|(_, nodes)| nodes.get(node_idx)) {
-            is_known = true;
-            node.push_into(&mut set);
-        }
-        is_known.then_some(set)
+        let latest = self.latest.lock();
+        latest.merged(stage, |task| Some(to_metrics(task.nodes.get(node_idx)?)))
+    }
+
+    /// What the outputs of a stage's tasks measured.
+    pub(super) fn sent(&self, stage: StageId) -> Option<MetricsSet> {
+        self.latest.lock().merged(stage, |task| Some(to_metrics(&task.sent)))
     }
 
     /// Bytes that crossed exchanges.
     pub(super) fn exchanged_bytes(&self) -> u64 {
-        let tasks = self.0.lock();
-        let metrics = tasks.values().flatten().flat_map(|node| &node.0);
+        let latest = self.latest.lock();
+        let metrics = latest.tasks.values().flat_map(|task| &task.nodes).flatten();
         metrics
             .filter(|metric| metric.name == EXCHANGED_BYTES)
             .map(|metric| match metric.value {
                 NodeMetricValue::Count(bytes) => bytes,
                 _ => 0,
             })
-            .sum()
+            .fold(0, u64::saturating_add)
+    }
+}
+
+impl Latest {
+    fn merged(
+        &self,
+        stage: StageId,
+        of_task: impl Fn(&TaskMetrics) -> Option<Vec<Metric>>,
+    ) -> Option<MetricsSet> {
+        let tasks = self.tasks.iter().filter(|((of, _), _)| *of == stage);
+        let tasks = tasks.filter_map(|((_, idx), task)| Some((*idx, of_task(task)?)));
+        let (ids, mut tasks): (Vec<TaskIdx>, Vec<Vec<Metric>>) = tasks.unzip();
+        if tasks.is_empty() {
+            return None;
+        }
+        keep_kinds(&mut tasks);
+        let is_spread = self.shows_spread && stage != HEAD_STAGE;
+        let spread = if is_spread { spreads(&tasks) } else { Vec::new() };
+        let labelled = ids.into_iter().zip(tasks).flat_map(|(idx, metrics)| {
+            let label = (stage != HEAD_STAGE).then(|| Label::new("task", idx.to_string()));
+            metrics.into_iter().map(move |metric| match &label {
+                Some(label) => metric.with_label(label.clone()),
+                None => metric,
+            })
+        });
+        Some(of_one_kind(labelled.chain(spread).map(Arc::new)))
+    }
+}
+
+fn to_metrics(metrics: &[NodeMetric]) -> Vec<Metric> {
+    metrics.iter().map(NodeMetric::to_metric).collect()
+}
+
+/// Leaves out metrics of another kind than the first of their name: DataFusion adds up what has the
+/// same name and panics where it can't, and workers may be of another make.
+pub(super) fn of_one_kind(metrics: impl IntoIterator<Item = Arc<Metric>>) -> MetricsSet {
+    let mut kinds = Kinds::default();
+    metrics.into_iter().filter(|metric| kinds.fits(metric)).collect()
+}
+
+/// The kind of the first metric of each name.
+#[derive(Default)]
+struct Kinds(HashMap<String, Discriminant<MetricValue>>);
+
+impl Kinds {
+    fn fits(&mut self, metric: &Metric) -> bool {
+        let kind = discriminant(metric.value());
+        *self.0.entry(metric.value().name().to_owned()).or_insert(kind) == kind
+    }
+}
+
+fn keep_kinds(tasks: &mut [Vec<Metric>]) {
+    let mut kinds = Kinds::default();
+    for metrics in tasks {
+        metrics.retain(|metric| kinds.fits(metric));
     }
 }

@@ -59,7 +59,7 @@ async fn one_of_eight_outputs_of_a_split_is_not_read(network: Network) {
     let session = SessionStateBuilder::new().with_runtime_env(env).with_default_features().build();
     let options = LoopbackOptions { network, session, ..LoopbackOptions::new(1) };
     let reports = read_seven_first(&split, options).await;
-    let metrics = reports.iter().flat_map(|report| &report.metrics).flat_map(|node| &node.0);
+    let metrics = reports.iter().flat_map(|report| &report.metrics).flat_map(|node| &node.metrics);
     let mut spills = metrics.filter(|metric| metric.name == "spill_count");
     let has_spilled = spills.any(|spill| matches!(spill.value, NodeMetricValue::Count(1..)));
     assert!(has_spilled, "nothing was written to disk, so this tests nothing: {reports:?}");

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
-use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder};
+use datafusion::physical_plan::metrics::{
+    Count, ExecutionPlanMetricsSet, MetricBuilder, MetricCategory, MetricType,
+};
 use futures::StreamExt;
 
 use crate::error::Result;
@@ -12,11 +14,11 @@ use crate::protocol::{FetchRequest, OpenQuery, QuerySession, WorkerInfo};
 use crate::transport::{BatchStream, WorkerChannel};
 use crate::wire::used_bytes;
 
-/// Batches, rows and bytes that were fetched, as metrics of a plan node. Bytes are those that the
-/// rows use in Arrow's layout, the same on every transport.
+/// Messages and bytes that were fetched, as metrics of a plan node. A message is a batch as it
+/// travels; bytes are those that its rows use in Arrow's layout, the same on every transport.
 #[derive(Debug)]
 pub struct TransferCounter {
-    batches: Count,
+    messages: Count,
     bytes: Count,
 }
 
@@ -26,9 +28,13 @@ pub const EXCHANGED_BYTES: &str = "exchanged_bytes";
 impl TransferCounter {
     /// Adds the counters to a node's metrics.
     pub fn register(metrics: &ExecutionPlanMetricsSet, partition: usize) -> Self {
+        let new = |category| {
+            let builder = MetricBuilder::new(metrics).with_type(MetricType::Summary);
+            builder.with_category(category)
+        };
         Self {
-            batches: MetricBuilder::new(metrics).counter("exchanged_batches", partition),
-            bytes: MetricBuilder::new(metrics).counter(EXCHANGED_BYTES, partition),
+            messages: new(MetricCategory::Rows).counter("exchanged_messages", partition),
+            bytes: new(MetricCategory::Bytes).counter(EXCHANGED_BYTES, partition),
         }
     }
 
@@ -43,7 +49,7 @@ impl TransferCounter {
     }
 
     fn record(&self, batch: &RecordBatch) {
-        self.batches.add(1);
+        self.messages.add(1);
         self.bytes.add(used_bytes(batch));
     }
 }

@@ -12,7 +12,9 @@ use crate::error::{ErrorKind, RemoteError, TransportError};
 use crate::ids::{Incarnation, OutputIdx, QueryId, StageId, TaskId, TaskIdx};
 use crate::limits::{MAX_CONTROL_BYTES, PLAN_PIECE_BYTES};
 use crate::metadata::Metadata;
-use crate::metrics::{NodeMetric, NodeMetricValue, NodeMetrics};
+use crate::metrics::{
+    CustomMetric, NodeMetric, NodeMetricValue, NodeMetrics, Pruning, Ratio, RatioMerge,
+};
 use crate::protocol::{
     AddTasks, FetchRequest, OpenQuery, Peer, SessionCommand, SessionEvent, StagePlan, StageRoutes,
     TaskPlan, TaskReport, WorkerInfo, WorkerState,
@@ -130,19 +132,31 @@ pub(super) fn report(n_metrics: usize) -> TaskReport {
     let values = [
         NodeMetricValue::Count(1),
         NodeMetricValue::Gauge(2),
+        NodeMetricValue::PeakBytes(3),
         NodeMetricValue::TimeNs(u64::MAX),
-        NodeMetricValue::Pruning(3, 4),
-        NodeMetricValue::Ratio(5, 6),
+        NodeMetricValue::TimestampNs(-4),
+        NodeMetricValue::Pruning(Pruning { pruned: 3, matched: 4, fully_matched: 5 }),
+        NodeMetricValue::Ratio(Ratio {
+            part: 5,
+            total: 6,
+            merge: RatioMerge::SetTotal,
+            is_bare: true,
+        }),
+        NodeMetricValue::Ratio(Ratio { merge: RatioMerge::SetPart, ..Ratio::default() }),
+        NodeMetricValue::Custom(CustomMetric { text: "seven".into(), number: 7 }),
     ];
     let metric = |value: &NodeMetricValue| NodeMetric {
         name: "elapsed".into(),
         partition: Some(1),
+        labels: vec![("file".into(), "a".into())],
         summary: true,
         category: Some("bytes".into()),
-        value: *value,
+        value: value.clone(),
     };
-    let node = NodeMetrics(values.iter().cycle().take(n_metrics).map(metric).collect());
-    TaskReport { task: task(), metrics: vec![NodeMetrics::default(), node] }
+    let metrics: Vec<_> = values.iter().cycle().take(n_metrics).map(metric).collect();
+    let sent = metrics.iter().take(1).cloned().collect();
+    let node = NodeMetrics { name: "FilterExec".into(), n_children: 1, metrics };
+    TaskReport { task: task(), metrics: vec![NodeMetrics::default(), node], sent }
 }
 
 #[test]
@@ -150,9 +164,9 @@ fn events_survive() {
     let error = RemoteError::new(ErrorKind::Execution, "no");
     let events = [
         SessionMessage::Opened,
-        SessionMessage::Event(SessionEvent::TaskDone(report(5))),
+        SessionMessage::Event(SessionEvent::TaskDone(report(9))),
         SessionMessage::Event(SessionEvent::TaskFailed { task: task(), error: Box::new(error) }),
-        SessionMessage::Event(SessionEvent::Finished(vec![report(5), report(0)])),
+        SessionMessage::Event(SessionEvent::Finished(vec![report(9), report(0)])),
         SessionMessage::Event(SessionEvent::Pong(9)),
         SessionMessage::Event(SessionEvent::Failed(TransportError::Cancelled)),
     ];
@@ -171,7 +185,7 @@ fn an_answer_above_the_limit_travels_without_metrics() {
     let SessionMessage::Event(SessionEvent::Finished(reports)) = back else {
         panic!("another event")
     };
-    assert_eq!(reports, [TaskReport { task: task(), metrics: vec![] }]);
+    assert_eq!(reports, [TaskReport { task: task(), metrics: vec![], sent: vec![] }]);
 }
 
 #[test]

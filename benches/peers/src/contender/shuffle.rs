@@ -196,6 +196,7 @@ impl OurShuffle {
             compression: self.compression,
             gate: None,
             local: None,
+            writes: Arc::default(),
             fetches: SharedFetches::default(),
         };
         let config = SessionConfig::new().with_extension(Arc::new(runtime));

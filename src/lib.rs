@@ -49,12 +49,18 @@ struct Readme;
 pub use datafusion_tributary_core as core;
 pub use datafusion_tributary_core::config::DistributedConfig;
 pub use datafusion_tributary_core::coordinator::{QueryReport, StageReport};
+pub use datafusion_tributary_core::metrics::TaskSpread;
 pub use datafusion_tributary_core::transport::{
     ChannelResolver, Channels, HealthyWorkers, ShuffleTransport, StaticWorkers, TransportEnv,
     TransportRegistry, WorkerChannel,
 };
-pub use datafusion_tributary_core::worker::{Worker, WorkerOptions, WorkerStats};
-pub use datafusion_tributary_planner::{DistributedOptions, check_distributable};
+pub use datafusion_tributary_core::worker::{
+    TaskInfo, TaskPlanRewriter, Worker, WorkerOptions, WorkerStats,
+};
+pub use datafusion_tributary_planner::{
+    DistributedOptions, ExchangeRequestExec, LeafContext, LeafSplitter, LeafWorth, StageToRoute,
+    TaskCount, TaskRouter, TaskToRoute, check_distributable,
+};
 #[cfg(feature = "grpc")]
 pub use datafusion_tributary_transport_grpc as grpc;
 #[cfg(feature = "inproc")]

@@ -65,12 +65,18 @@ options! {
         "In-memory tables up to this size are sent to workers with the plan; larger ones are read by the coordinator";
     broadcast_joins: bool = true,
         "Whether the build side of a collect-left join may be sent whole to every task; otherwise both sides are hash-partitioned where the join allows it";
+    range_sort_min_bytes: u64 = 1024 * 1024 * 1024,
+        "Estimated bytes of rows from which an ORDER BY over many tasks is sorted by ranges, one after another in the result, instead of being merged by one task; 0 always does so where the values of the first key are known";
     compression: Compression = Compression::None,
         "Compression of batches on the wire: none, lz4 or zstd; in-process batches are never compressed";
     require: bool = false,
         "Whether a query is refused, with the reasons, if a part of it can run in the coordinator only";
+    write_files_on_workers: bool = false,
+        "Whether COPY and INSERT write their files in the tasks that make the rows, where that can be done; every worker then has to reach the object store or the shared directory that is written to";
     query_timeout_ms: u64 = 0,
         "Deadline of each query on every worker; 0 means none";
+    explain_task_metrics: bool = false,
+        "Whether EXPLAIN ANALYZE shows, besides the sum of each metric, its least, median and greatest value over the tasks of the stage";
 }
 
 impl ConfigExtension for DistributedConfig {

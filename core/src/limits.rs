@@ -39,6 +39,13 @@ pub const MAX_PLAN_BYTES: usize = 256 * 1024 * 1024;
 /// Any other control message.
 pub const MAX_CONTROL_BYTES: usize = 16 * 1024 * 1024;
 
+/// Metrics of one node of a task that are said one by one; above it they are summed by name, so that
+/// a scan of many files doesn't take the place of all others in a report.
+pub const MAX_NODE_METRICS: usize = 1024;
+
+/// Text of a custom metric: it stands in one line with others.
+pub const MAX_METRIC_TEXT_BYTES: usize = 1024;
+
 /// Messages that wait in one direction of a control session.
 pub const SESSION_QUEUE: usize = 64;
 
@@ -64,6 +71,13 @@ pub const CHANNEL_IDLE: Duration = Duration::from_secs(600);
 
 /// How long the end of a result waits for the workers' metrics.
 pub const FINISH_WAIT: Duration = Duration::from_secs(2);
+
+/// How long the end of a query that writes files waits for those that have to go, on each side. Below
+/// the lease: who deletes isn't taken for dead.
+pub const DISCARD_WAIT: Duration = Duration::from_secs(8);
+
+/// Files of one write that are put in place at the same time.
+pub const MAX_RENAMES: usize = 16;
 
 /// Tasks of one query on one worker: refuses a runaway plan before it takes memory.
 pub const MAX_TASKS_PER_QUERY: usize = 4096;

@@ -13,7 +13,7 @@ use crate::error::{RemoteError, TransportError};
 use crate::ids::{Incarnation, OutputIdx, QueryId, StageId, TaskId, TaskIdx};
 use crate::limits;
 use crate::metadata::Metadata;
-use crate::metrics::NodeMetrics;
+use crate::metrics::{NodeMetric, NodeMetrics};
 
 /// Version of the protocol; both ends must speak the same one.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -188,6 +188,8 @@ pub struct TaskReport {
     pub task: TaskId,
     /// Metrics of each node of its plan, in pre-order; empty if it never started.
     pub metrics: Vec<NodeMetrics>,
+    /// What its outputs measured.
+    pub sent: Vec<NodeMetric>,
 }
 
 /// Asks for outputs of one task.

@@ -10,6 +10,7 @@ use datafusion_tributary_core::codec::{check_node, missing_functions};
 
 use crate::distribute::{is_shell, undistributed};
 use crate::options::DistributedOptions;
+use crate::request::ExchangeRequestExec;
 
 /// Checks that every node of a plan can be sent to a worker whose session state is `worker`: what
 /// would otherwise show one query at a time, as a part that stays local or as an error of a worker.
@@ -29,6 +30,9 @@ pub fn check_distributable(
     let codecs = options.codecs();
     let mut missing = Vec::new();
     undistributed(plan)?.apply(|node| {
+        // Another node runs in its place.
+        let local = node.downcast_ref::<ExchangeRequestExec>().map(ExchangeRequestExec::local);
+        let node = local.unwrap_or(node);
         let found = match check_node(node, &codecs) {
             _ if is_shell(node.as_ref()) => Vec::new(),
             Some(reason) => vec![reason],

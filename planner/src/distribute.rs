@@ -4,18 +4,27 @@ use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DataFusionError, Result};
+use datafusion::datasource::sink::DataSinkExec;
 use datafusion::execution::TaskContext;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::sanity_checker::SanityCheckPlan;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion_tributary_core::codec::CodecRegistry;
 use datafusion_tributary_core::config::DistributedConfig;
 use datafusion_tributary_core::coordinator::{DistributedExec, DistributedPlan};
+use datafusion_tributary_core::exec::WriteTarget;
 use datafusion_tributary_core::transport::Channels;
 use url::Url;
 
 use crate::assemble::Assembler;
-use crate::cut::Cutter;
+use crate::cut::{Cutter, WriteCut};
 use crate::draft::StageDraft;
+use crate::leaf::LeafSplitter;
+use crate::request::ExchangeRequestExec;
+use crate::route::TaskRouter;
+use crate::split::UserLeaves;
 use crate::verify::verify;
+use crate::write;
 
 /// What distributing a plan came to.
 #[derive(Debug)]
@@ -30,6 +39,8 @@ pub(crate) enum Outcome {
 pub(crate) struct Distributor<'a> {
     pub(crate) config: DistributedConfig,
     pub(crate) codecs: Arc<CodecRegistry>,
+    pub(crate) leaf_splitters: &'a [Arc<dyn LeafSplitter>],
+    pub(crate) task_router: Option<&'a dyn TaskRouter>,
     /// None where the session was given no resolver.
     pub(crate) channels: Option<Channels>,
     pub(crate) workers: Vec<Url>,
@@ -38,17 +49,70 @@ pub(crate) struct Distributor<'a> {
     pub(crate) task_context: &'a TaskContext,
 }
 
+/// A plan after it was cut.
+struct Cut {
+    plan: Arc<dyn ExecutionPlan>,
+    head: Arc<dyn ExecutionPlan>,
+    drafts: Vec<StageDraft>,
+    /// Where its tasks write.
+    write: Option<WriteTarget>,
+    local_reasons: Vec<String>,
+}
+
+/// Where the sink of a write runs.
+enum Write {
+    OnWorkers(Box<Cut>),
+    /// With the reason, if it is one to know.
+    InHead(Option<String>),
+}
+
 impl Distributor<'_> {
     pub(crate) fn distribute(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<Outcome> {
         let plan = undistributed(plan)?;
-        if is_shell(plan.as_ref()) {
-            return self.distribute_input(&plan);
+        self.check_requests(&plan)?;
+        if self.config.write_files_on_workers
+            && let Some(sink) = plan.downcast_ref::<DataSinkExec>()
+        {
+            return match self.cut_write(&plan, sink)? {
+                Write::OnWorkers(cut) => self.assemble(*cut),
+                Write::InHead(reason) => self.distribute_input(&plan, reason),
+            };
         }
-        let mut cutter =
-            Cutter::new(&self.config, &self.codecs, self.max_tasks(), self.n_partitions);
+        if is_shell(plan.as_ref()) {
+            return self.distribute_input(&plan, None);
+        }
+        self.assemble(self.cut(plan)?)
+    }
+
+    fn cut(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Cut> {
+        let mut cutter = self.cutter();
         let head = cutter.cut_head(&plan)?;
         let Cutter { drafts, local_reasons, .. } = cutter;
         self.check_required(&local_reasons)?;
+        Ok(Cut { plan, head, drafts, write: None, local_reasons })
+    }
+
+    fn cut_write(&self, plan: &Arc<dyn ExecutionPlan>, sink: &DataSinkExec) -> Result<Write> {
+        let target = match write::target(plan, sink, &self.codecs) {
+            Ok(target) => target,
+            Err(reason) => return Ok(Write::InHead(Some(write::in_head(&reason)))),
+        };
+        let mut cutter = self.cutter();
+        let head = match cutter.cut_write(plan, &target)? {
+            WriteCut::Spread(head) => head,
+            WriteCut::OnePlace => {
+                return Ok(Write::InHead(Some(write::in_head(write::IN_ONE_PLACE))));
+            }
+            WriteCut::Small => return Ok(Write::InHead(None)),
+        };
+        let Cutter { drafts, local_reasons, .. } = cutter;
+        self.check_required(&local_reasons)?;
+        let (plan, write) = (Arc::clone(plan), Some(target));
+        Ok(Write::OnWorkers(Box::new(Cut { plan, head, drafts, write, local_reasons })))
+    }
+
+    fn assemble(&self, cut: Cut) -> Result<Outcome> {
+        let Cut { plan, head, drafts, write, local_reasons } = cut;
         let Some(channels) = self.channels_for(&drafts)? else {
             return Ok(Outcome::Local(local_reasons));
         };
@@ -56,7 +120,8 @@ impl Distributor<'_> {
             drafts: &drafts,
             config: &self.config,
             codecs: &self.codecs,
-            workers: &self.workers,
+            leaves: self.user_leaves(),
+            task_router: self.task_router,
             n_partitions: self.n_partitions,
             stages: Vec::new(),
         };
@@ -70,11 +135,34 @@ impl Distributor<'_> {
             undistributed: plan,
             head,
             stages,
+            write,
             local_reasons,
             channels,
             codecs: Arc::clone(&self.codecs),
         };
         Ok(Outcome::Distributed(Arc::new(DistributedExec::try_new(Arc::new(plan))?)))
+    }
+
+    fn user_leaves(&self) -> UserLeaves<'_> {
+        UserLeaves {
+            splitters: self.leaf_splitters,
+            codecs: &self.codecs,
+            workers: &self.workers,
+            options: self.task_context.session_config().options(),
+            max_tasks: self.max_tasks(),
+            n_partitions: self.n_partitions,
+        }
+    }
+
+    fn cutter(&self) -> Cutter<'_> {
+        Cutter::new(
+            &self.config,
+            &self.codecs,
+            self.user_leaves(),
+            self.max_tasks(),
+            self.n_partitions,
+            self.has_workers(),
+        )
     }
 
     /// The channels to the workers; `None` where none is needed, an error where none is there.
@@ -88,10 +176,23 @@ impl Distributor<'_> {
         }
     }
 
-    /// A sink or `EXPLAIN ANALYZE` runs here, over a distributed input.
-    fn distribute_input(&self, shell: &Arc<dyn ExecutionPlan>) -> Result<Outcome> {
+    /// A sink or `EXPLAIN ANALYZE` runs here, over a distributed input. `reason` says why a sink does,
+    /// which isn't against `distributed.require`: so is every other sink.
+    fn distribute_input(
+        &self,
+        shell: &Arc<dyn ExecutionPlan>,
+        reason: Option<String>,
+    ) -> Result<Outcome> {
         let children = shell.children();
-        match self.distribute(children[0])? {
+        let outcome = match reason {
+            Some(reason) => {
+                let mut cut = self.cut(Arc::clone(children[0]))?;
+                cut.local_reasons.push(reason);
+                self.assemble(cut)?
+            }
+            None => self.distribute(children[0])?,
+        };
+        match outcome {
             Outcome::Distributed(root) => {
                 Ok(Outcome::Distributed(crate::cut::with_children(shell, vec![root])?))
             }
@@ -108,6 +209,27 @@ impl Distributor<'_> {
             "a part of the query would run in the coordinator, which distributed.require forbids: {}",
             reasons.join("; ")
         )))
+    }
+
+    fn has_workers(&self) -> bool {
+        self.channels.is_some() && !self.workers.is_empty()
+    }
+
+    /// Nothing has checked a plan since a rule of the user's put a request into it, and a plan that
+    /// isn't right would give wrong rows, in one process too.
+    fn check_requests(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
+        if !plan.exists(|node| Ok(node.downcast_ref::<ExchangeRequestExec>().is_some()))? {
+            return Ok(());
+        }
+        let options = self.task_context.session_config().options();
+        SanityCheckPlan::new().optimize(Arc::clone(plan), options).map_err(|error| {
+            DataFusionError::Plan(format!(
+                "a requested exchange takes away what a node above it needs; put it elsewhere, or \
+                 ask for another one: {}",
+                error.strip_backtrace()
+            ))
+        })?;
+        Ok(())
     }
 
     fn max_tasks(&self) -> u32 {

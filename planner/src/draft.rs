@@ -6,7 +6,9 @@ use std::sync::Arc;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr};
+use datafusion::physical_expr::{
+    EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr, RangePartitioning,
+};
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
     ReplaceChildrenOptions,
@@ -25,6 +27,8 @@ pub(crate) struct StageDraft {
     pub(crate) inline: Arc<dyn ExecutionPlan>,
     pub(crate) kind: ExchangeKind,
     pub(crate) hash_exprs: Vec<Arc<dyn PhysicalExpr>>,
+    /// The ranges of a range exchange: the same number for each task that reads it.
+    pub(crate) ranges: Option<RangePartitioning>,
     /// The order that readers may rely on.
     pub(crate) ordering: Option<LexOrdering>,
     pub(crate) n_tasks: u32,

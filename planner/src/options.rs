@@ -8,12 +8,17 @@ use datafusion_tributary_core::transport::{
     ChannelResolver, Channels, ShuffleTransport, TransportRegistry,
 };
 
-/// Where the workers are, how to reach them, and how to encode what is the user's own.
+use crate::leaf::LeafSplitter;
+use crate::route::TaskRouter;
+
+/// Where the workers are, how to reach them, and how to encode, split and place what is the user's own.
 #[derive(Clone, Debug)]
 pub struct DistributedOptions {
     resolver: Option<Arc<dyn ChannelResolver>>,
     transports: Arc<TransportRegistry>,
     codecs: CodecRegistry,
+    leaf_splitters: Vec<Arc<dyn LeafSplitter>>,
+    task_router: Option<Arc<dyn TaskRouter>>,
 }
 
 impl DistributedOptions {
@@ -25,7 +30,13 @@ impl DistributedOptions {
 
     /// Options that lack the resolver: planning a query says which call brings it.
     pub fn without_resolver() -> Self {
-        Self { resolver: None, transports: Arc::default(), codecs: CodecRegistry::default() }
+        Self {
+            resolver: None,
+            transports: Arc::default(),
+            codecs: CodecRegistry::default(),
+            leaf_splitters: Vec::new(),
+            task_router: None,
+        }
     }
 
     /// Sets the resolver.
@@ -62,6 +73,21 @@ impl DistributedOptions {
         self
     }
 
+    /// Adds a splitter of leaves, which is asked after those that were added before and before
+    /// Tributary's own rules.
+    #[must_use]
+    pub fn with_leaf_splitter(mut self, splitter: Arc<dyn LeafSplitter>) -> Self {
+        self.leaf_splitters.push(splitter);
+        self
+    }
+
+    /// Sets what decides which worker runs which task.
+    #[must_use]
+    pub fn with_task_router(mut self, router: Arc<dyn TaskRouter>) -> Self {
+        self.task_router = Some(router);
+        self
+    }
+
     pub(crate) fn channels(&self) -> Option<Channels> {
         let resolver = self.resolver.as_ref()?;
         Some(Channels::new(Arc::clone(resolver), Arc::clone(&self.transports)))
@@ -69,6 +95,14 @@ impl DistributedOptions {
 
     pub(crate) fn codecs(&self) -> Arc<CodecRegistry> {
         Arc::new(self.codecs.clone())
+    }
+
+    pub(crate) fn leaf_splitters(&self) -> &[Arc<dyn LeafSplitter>] {
+        &self.leaf_splitters
+    }
+
+    pub(crate) fn task_router(&self) -> Option<&dyn TaskRouter> {
+        self.task_router.as_deref()
     }
 }
 

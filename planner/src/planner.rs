@@ -43,7 +43,16 @@ impl DistributedQueryPlanner {
         // With one partition DataFusion plans no exchange at all.
         let parallel = with_partitions(session, n_partitions.max(2));
         let planning: &dyn Session = parallel.as_ref().map_or(session, |state| state);
-        let plan = self.inner.create_physical_plan(query, planning).await?;
+        let must_distribute = DistributedConfig::of(session.config_options()).require;
+        let plan = match self.inner.create_physical_plan(query, planning).await {
+            Ok(plan) => plan,
+            // Planned for one partition it may still work; a write isn't planned twice.
+            Err(error) if parallel.is_some() && !is_write(query) && !must_distribute => {
+                let plan = self.inner.create_physical_plan(query, session).await?;
+                return Ok((plan, vec![format!("it can't be planned with partitions: {error}")]));
+            }
+            Err(error) => return Err(error),
+        };
         let context = planning.task_ctx();
         let outcome = self.distributor(session, n_partitions, &context)?.distribute(&plan);
         let reasons = match outcome {
@@ -67,7 +76,7 @@ impl DistributedQueryPlanner {
     }
 
     fn distributor<'a>(
-        &self,
+        &'a self,
         session: &dyn Session,
         n_partitions: usize,
         task_context: &'a TaskContext,
@@ -77,6 +86,8 @@ impl DistributedQueryPlanner {
         Ok(Distributor {
             config: DistributedConfig::of(session.config_options()),
             codecs: self.options.codecs(),
+            leaf_splitters: self.options.leaf_splitters(),
+            task_router: self.options.task_router(),
             channels,
             workers,
             n_partitions: n_partitions.max(1),
@@ -148,6 +159,11 @@ fn with_partitions(session: &dyn Session, n_partitions: usize) -> Option<Session
         return None;
     }
     let mut state = session.as_any().downcast_ref::<SessionState>()?.clone();
-    state.config_mut().options_mut().execution.target_partitions = n_partitions;
+    let options = state.config_mut().options_mut();
+    options.execution.target_partitions = n_partitions;
+    // With one partition they have no effect. With more, DataFusion 55 may join folders of different
+    // keys with each other, and sort-merge joins lack some types of keys.
+    options.optimizer.preserve_file_partitions = 0;
+    options.optimizer.prefer_hash_join = true;
     Some(state)
 }

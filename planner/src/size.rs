@@ -16,8 +16,8 @@ pub(crate) struct LeafSize {
     pub(crate) n_tasks: u32,
     /// Whether it is worth a worker even if that is one task.
     pub(crate) wants_worker: bool,
-    /// Whether one task must read it, because its partitions mean something.
-    pub(crate) is_whole: bool,
+    /// Whether its partitions mean something, so that each is read as a whole.
+    pub(crate) has_groups: bool,
 }
 
 /// The size of a leaf for at most `max_tasks` tasks.
@@ -26,23 +26,30 @@ pub(crate) fn leaf_size(
     config: &DistributedConfig,
     max_tasks: u32,
 ) -> LeafSize {
-    let is_whole = declares_partitions(plan);
+    let has_groups = declares_partitions(plan);
     let Some(bytes) = splittable_bytes(plan) else {
-        return LeafSize { n_tasks: 1, wants_worker: false, is_whole };
-    };
-    let n_tasks = match bytes.checked_div(config.min_bytes_per_task) {
-        None => max_tasks,
-        Some(n_tasks) => u32::try_from(n_tasks + 1).unwrap_or(u32::MAX),
+        return LeafSize { n_tasks: 1, wants_worker: false, has_groups };
     };
     LeafSize {
-        n_tasks: n_tasks.min(max_parts(plan)).clamp(1, max_tasks),
+        n_tasks: tasks_for(bytes, config, max_tasks).min(max_parts(plan)).clamp(1, max_tasks),
         wants_worker: file_scan(plan).is_some() && bytes >= config.min_bytes_per_task,
-        is_whole,
+        has_groups,
     }
 }
 
-/// A table in memory is split between rows.
-fn max_parts(plan: &Arc<dyn ExecutionPlan>) -> u32 {
+/// How many tasks the session's options give to so many bytes.
+pub(crate) fn tasks_for(bytes: u64, config: &DistributedConfig, max_tasks: u32) -> u32 {
+    match bytes.checked_div(config.min_bytes_per_task) {
+        None => max_tasks,
+        Some(n_tasks) => u32::try_from(n_tasks.saturating_add(1)).unwrap_or(u32::MAX),
+    }
+}
+
+/// A table in memory is split between rows, a scan that declares its partitions between these.
+pub(crate) fn max_parts(plan: &Arc<dyn ExecutionPlan>) -> u32 {
+    if let Some(scan) = file_scan(plan).filter(|scan| scan.output_partitioning.is_some()) {
+        return u32::try_from(scan.file_groups.len()).unwrap_or(u32::MAX);
+    }
     let n_rows = |table: &MemorySourceConfig| -> usize {
         table.partitions().iter().flatten().map(RecordBatch::num_rows).sum()
     };
@@ -66,7 +73,7 @@ pub(crate) fn memory_table(plan: &Arc<dyn ExecutionPlan>) -> Option<&MemorySourc
 
 /// Bytes of a scan's files, in proportion to the columns that it reads: what a columnar format
 /// reads, and no less than what another one does for the same work.
-fn splittable_bytes(plan: &Arc<dyn ExecutionPlan>) -> Option<u64> {
+pub(crate) fn splittable_bytes(plan: &Arc<dyn ExecutionPlan>) -> Option<u64> {
     if let Some(scan) = file_scan(plan) {
         let files = scan.file_groups.iter().flat_map(|group| group.iter());
         let bytes: u64 = files.map(|file| file.effective_size()).sum();
@@ -74,9 +81,7 @@ fn splittable_bytes(plan: &Arc<dyn ExecutionPlan>) -> Option<u64> {
         let n_read = (plan.schema().fields().len() as u64).clamp(1, n_columns);
         return Some(bytes * n_read / n_columns);
     }
-    let table = memory_table(plan)?;
-    let is_plain = table.sort_information().is_empty();
-    is_plain.then(|| table_bytes(table) as u64)
+    memory_table(plan).map(|table| table_bytes(table) as u64)
 }
 
 /// Whether a scan says which keys its partitions hold, as hive-partitioned folders may.

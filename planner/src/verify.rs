@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::physical_expr::expressions::{CastExpr, Column};
@@ -9,12 +10,13 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::sanity_checker::SanityCheckPlan;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
-use datafusion_tributary_core::codec::{CodecRegistry, StageDecoder};
+use datafusion_tributary_core::codec::{CodecRegistry, StageDecoder, check_node};
 use datafusion_tributary_core::coordinator::PlannedStage;
 
 use crate::assemble::with_slices;
 
-/// Checks every stage's requirements; in debug builds also decodes every stage again.
+/// Checks every stage's requirements, and that its nodes can be sent; in debug builds also decodes
+/// every stage again.
 pub(crate) fn verify(
     head: &Arc<dyn ExecutionPlan>,
     stages: &[PlannedStage],
@@ -26,6 +28,12 @@ pub(crate) fn verify(
     for plan in plans {
         SanityCheckPlan::new().optimize(Arc::clone(plan), options).map_err(|error| {
             DataFusionError::Internal(format!("a stage can't be executed: {error}"))
+        })?;
+    }
+    for stage in stages {
+        stage.plan.apply(|node| match check_node(node, codecs) {
+            Some(reason) => Err(DataFusionError::Internal(format!("stage {}: {reason}", stage.id))),
+            None => Ok(TreeNodeRecursion::Continue),
         })?;
     }
     if cfg!(debug_assertions) {
@@ -88,18 +96,27 @@ fn describe_nodes(plan: &Arc<dyn ExecutionPlan>, text: &mut String) {
 
 /// Parquet scans lose in which order row groups are best read, which changes no rows.
 fn without_hints(line: &str) -> String {
-    let mut line = line.to_owned();
-    for (hint, end) in [(", sort_order_for_reorder=[", "]"), (", reverse_row_groups=", "true")] {
-        let start = line.find(hint);
-        let range = start.and_then(|start| {
-            let tail = start + hint.len();
-            line[tail..].find(end).map(|len| start..tail + len + end.len())
-        });
-        if let Some(range) = range {
-            line.replace_range(range, "");
-        }
-    }
-    line
+    let without = |line: &str, hint: &str, end: fn(&str) -> Option<usize>| {
+        let start = line.find(hint)?;
+        let tail = start + hint.len();
+        Some(format!("{}{}", &line[..start], &line[tail + end(&line[tail..])?..]))
+    };
+    let line = without(line, ", sort_order_for_reorder=[", closing_bracket)
+        .unwrap_or_else(|| line.to_owned());
+    without(&line, ", reverse_row_groups=true", |_| Some(0)).unwrap_or(line)
+}
+
+/// The end of a list whose opening bracket stands before `text`; column names may have brackets, too.
+fn closing_bracket(text: &str) -> Option<usize> {
+    let mut depth = 1;
+    text.char_indices().find_map(|(at, letter)| {
+        depth += match letter {
+            '[' => 1,
+            ']' => -1,
+            _ => 0,
+        };
+        (depth == 0).then_some(at + 1)
+    })
 }
 
 /// Whether a projection changes nothing but names and nullability. A union adds such ones where its
@@ -120,4 +137,16 @@ fn relabels_only(plan: &dyn ExecutionPlan) -> bool {
         };
         inner.downcast_ref::<Column>().is_some_and(|column| column.index() == idx)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_are_left_out_whatever_columns_are_called() {
+        let line = "DataSourceExec: projection=[s[a]], sort_order_for_reorder=[s[a]@0 ASC, b@1 ASC], reverse_row_groups=true, predicate=x";
+        assert_eq!(without_hints(line), "DataSourceExec: projection=[s[a]], predicate=x");
+        assert_eq!(without_hints("FilterExec: a@0 > 1"), "FilterExec: a@0 > 1");
+    }
 }

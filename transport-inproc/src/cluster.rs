@@ -15,7 +15,7 @@ use datafusion_tributary_core::limits::NETWORK_BUDGET_BYTES;
 use datafusion_tributary_core::transport::{
     ChannelResolver, Channels, StaticWorkers, TransportEnv, TransportRegistry, WorkerChannel,
 };
-use datafusion_tributary_core::worker::{Worker, WorkerOptions, WorkerStats};
+use datafusion_tributary_core::worker::{TaskPlanRewriter, Worker, WorkerOptions, WorkerStats};
 use url::Url;
 
 use crate::transport::{InProcessTransport, Listener, SCHEME};
@@ -93,6 +93,7 @@ pub struct InProcessClusterBuilder {
     budget_bytes: usize,
     session: Option<SessionState>,
     codecs: CodecRegistry,
+    rewriters: Vec<Arc<dyn TaskPlanRewriter>>,
 }
 
 impl Default for InProcessClusterBuilder {
@@ -104,6 +105,7 @@ impl Default for InProcessClusterBuilder {
             budget_bytes: NETWORK_BUDGET_BYTES,
             session: None,
             codecs: CodecRegistry::default(),
+            rewriters: Vec::new(),
         }
     }
 }
@@ -151,6 +153,13 @@ impl InProcessClusterBuilder {
         self
     }
 
+    /// Adds what changes the plans of the workers' tasks before they run.
+    #[must_use]
+    pub fn with_rewriter(mut self, rewriter: Arc<dyn TaskPlanRewriter>) -> Self {
+        self.rewriters.push(rewriter);
+        self
+    }
+
     /// Starts the workers on the current tokio runtime.
     ///
     /// # Errors
@@ -181,6 +190,7 @@ impl InProcessClusterBuilder {
         for url in &urls {
             let mut options = WorkerOptions::new(url.as_str(), session.clone(), channels.clone());
             options.codecs = self.codecs.clone();
+            options.rewriters = self.rewriters.clone();
             let worker = Worker::new(options);
             listeners.push(Listener::bind(url, Arc::new(worker.clone()))?);
             workers.push(worker);

@@ -18,7 +18,8 @@ use prost::Message;
 use super::builtin::BuiltIn;
 use super::nodes::{self, malformed};
 use super::registry::CodecRegistry;
-use crate::exec::BroadcastExec;
+use super::{series, sorts};
+use crate::exec::{BroadcastExec, DealExec};
 use crate::wire::proto;
 use crate::wire::proto::plan_node::Node;
 
@@ -41,7 +42,13 @@ pub(super) struct StageCodec {
     pub(super) leaves: Vec<Bytes>,
     /// The values of the stage's scalar subqueries, when decoding.
     pub(super) subqueries: ScalarSubqueryResults,
+    /// Whether encoding ends with the first node of an extension, if it can be encoded.
+    pub(super) ends_at_node: bool,
 }
+
+/// What encoding ends with where it went well: DataFusion encodes what is below an extension's node
+/// without asking the converter, and that may be large, or have reasons of its own.
+pub(super) const NODE_ENCODED: &str = "the node can be encoded";
 
 impl StageCodec {
     /// The context in which parts of the stage inside our nodes are decoded: with the values that
@@ -136,6 +143,20 @@ impl PhysicalExtensionCodec for StageCodec {
             (Some(Node::Broadcast(node)), [input]) => {
                 Ok(Arc::new(BroadcastExec::new(Arc::clone(input), node.n_copies)))
             }
+            (Some(Node::PartialSort(sort)), [input]) => {
+                sorts::decode_partial(&sort, input, &self.context(task), converter)
+            }
+            (Some(Node::PartitionedTopK(top)), [input]) => {
+                sorts::decode_partitioned_top_k(&top, input, &self.context(task), converter)
+            }
+            (Some(Node::Series(content)), []) => {
+                series::decode(&content, &self.context(task), converter)
+            }
+            (Some(Node::Deal(node)), [input]) => {
+                let input = Arc::clone(input);
+                Ok(Arc::new(DealExec::try_new(input, node.n_outputs, node.n_tasks)?))
+            }
+            (Some(Node::StagedWrite(write)), [sink]) => nodes::decode_write(&write, sink),
             (Some(Node::Named(named)), inputs) => {
                 let codec = self.registry.get(&named.codec)?;
                 codec.try_decode(&named.payload, inputs, task, converter)
@@ -160,7 +181,10 @@ impl PhysicalExtensionCodec for StageCodec {
             None => Node::Named(to_named(claimed().ok_or_else(|| not_ours("node"))?)),
         };
         *buf = proto::PlanNode { node: Some(content) }.encode_to_vec();
-        Ok(())
+        match self.ends_at_node {
+            true => Err(DataFusionError::Internal(NODE_ENCODED.to_owned())),
+            false => Ok(()),
+        }
     }
 
     fn try_decode_udf(&self, name: &str, buf: &[u8]) -> Result<Arc<ScalarUDF>> {

@@ -17,18 +17,25 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Literal};
+use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::window::{PlainAggregateWindowExpr, WindowExpr};
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::memory::LazyMemoryExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
+
+use super::sinks::lost_by_sink;
 
 /// What of this node (not of its children) the protobuf would lose; `None` if nothing that matters.
 pub fn lost_on_the_wire(plan: &dyn ExecutionPlan) -> Option<String> {
     let lost = lost_by_schema(plan)
         .or_else(|| lost_by_scan(plan))
+        .or_else(|| lost_by_sink(plan))
         .or_else(|| lost_by_memory(plan))
         .or_else(|| lost_by_series(plan))
         .or_else(|| lost_by_window(plan))
+        .or_else(|| lost_by_aggregate(plan))
         .or_else(|| lost_by_limits(plan))
         .or_else(|| lost_by_expressions(plan));
     lost.map(|what| format!("{}: DataFusion's plan encoding loses {what}", plan.name()))
@@ -136,10 +143,6 @@ fn lost_by_memory(plan: &dyn ExecutionPlan) -> Option<&'static str> {
 
 fn lost_by_series(plan: &dyn ExecutionPlan) -> Option<&'static str> {
     let series = plan.downcast_ref::<LazyMemoryExec>()?;
-    // The order is added after the other properties were computed, which don't show it.
-    if series.properties().eq_properties.output_ordering().is_some() {
-        return Some("the order of its rows");
-    }
     series.schema().fields().is_empty().then_some("that no column is read")
 }
 
@@ -166,9 +169,28 @@ fn lost_by_window_expr(expr: &dyn WindowExpr) -> Option<&'static str> {
     (!text.ends_with("filter: None }")).then_some("the FILTER of a window aggregate")
 }
 
+/// Functions are decoded over the schema that the aggregate was planned with, which lacks what was
+/// put below it later: the results of asynchronous functions.
+fn lost_by_aggregate(plan: &dyn ExecutionPlan) -> Option<&'static str> {
+    let aggregate = plan.downcast_ref::<AggregateExec>()?;
+    let groups = aggregate.group_expr();
+    if groups.expr().is_empty() && groups.has_grouping_set() {
+        return Some("that it groups by an empty grouping set");
+    }
+    let n_columns = aggregate.input_schema().fields().len();
+    let args = aggregate.aggr_expr().iter().flat_map(|function| function.expressions());
+    let filters = aggregate.filter_expr().iter().flatten().map(Arc::clone);
+    let is_lost = |expr: Arc<dyn PhysicalExpr>| {
+        collect_columns(&expr).iter().any(|column| column.index() >= n_columns)
+    };
+    let is_any_lost = args.chain(filters).any(is_lost);
+    is_any_lost.then_some("that an aggregate reads the result of an asynchronous function")
+}
+
 /// Scans, filters and limits travel with 32 bits.
 fn lost_by_limits(plan: &dyn ExecutionPlan) -> Option<&'static str> {
-    let is_cut = plan.fetch().is_some_and(|fetch| u32::try_from(fetch).is_err());
+    let skip = plan.downcast_ref::<GlobalLimitExec>().map(GlobalLimitExec::skip);
+    let is_cut = plan.fetch().into_iter().chain(skip).any(|n_rows| u32::try_from(n_rows).is_err());
     is_cut.then_some("a limit above 2^32")
 }
 

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use arrow::compute::SortOptions;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::object_store::path::Path;
 use datafusion::physical_expr::{
-    AcrossPartitions, ConstExpr, EquivalenceProperties, LexOrdering, PhysicalExpr, PhysicalSortExpr,
+    AcrossPartitions, ConstExpr, EquivalenceProperties, LexOrdering, PhysicalExpr,
 };
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion_proto::physical_plan::{
@@ -15,9 +16,11 @@ use datafusion_proto::physical_plan::{
 use datafusion_proto::protobuf::{self, PhysicalExprNode};
 use prost::Message;
 
+use super::sinks::mended;
+use super::sorts::{self, decode_ordering, encode_ordering};
 use crate::exec::{
-    BroadcastExec, Exchange, ExchangeKind, ExchangeSpec, Routing, TaskLeafExec, exchange_of,
-    new_exchange_node,
+    BroadcastExec, DealExec, Exchange, ExchangeKind, ExchangeSpec, Routing, StagedWriteExec,
+    TaskLeafExec, WriteTarget, exchange_of, new_exchange_node,
 };
 use crate::ids::StageId;
 use crate::wire::proto;
@@ -35,8 +38,21 @@ pub(super) fn encode(
     if let Some(leaf) = plan.downcast_ref::<TaskLeafExec>() {
         return Ok(Some(Node::Leaf(leaf.leaf_idx())));
     }
-    let broadcast = plan.downcast_ref::<BroadcastExec>();
-    Ok(broadcast.map(|node| Node::Broadcast(proto::Broadcast { n_copies: node.n_copies() })))
+    if let Some(write) = plan.downcast_ref::<StagedWriteExec>() {
+        let target = write.target();
+        return Ok(Some(Node::StagedWrite(proto::StagedWrite {
+            store: target.store().to_string(),
+            directory: target.directory().to_string(),
+        })));
+    }
+    if let Some(node) = plan.downcast_ref::<DealExec>() {
+        let (n_outputs, n_tasks) = (node.n_outputs(), node.n_tasks());
+        return Ok(Some(Node::Deal(proto::Deal { n_outputs, n_tasks })));
+    }
+    if let Some(broadcast) = plan.downcast_ref::<BroadcastExec>() {
+        return Ok(Some(Node::Broadcast(proto::Broadcast { n_copies: broadcast.n_copies() })));
+    }
+    sorts::encode(plan, codec, converter)
 }
 
 fn encode_exchange(
@@ -46,13 +62,6 @@ fn encode_exchange(
 ) -> Result<proto::Exchange> {
     let encode_expr = |expr: &Arc<dyn PhysicalExpr>| -> Result<_> {
         Ok(converter.physical_expr_to_proto(expr, codec)?.encode_to_vec().into())
-    };
-    let encode_sort = |sort: &PhysicalSortExpr| -> Result<_> {
-        Ok(proto::SortExpr {
-            expr: encode_expr(&sort.expr)?,
-            is_descending: sort.options.descending,
-            nulls_first: sort.options.nulls_first,
-        })
     };
     let schema = protobuf::Schema::try_from(spec.equivalences.schema().as_ref())?;
     let routing = spec.routing;
@@ -65,7 +74,7 @@ fn encode_exchange(
         n_partitions: routing.n_shuffle_partitions,
         schema: schema.encode_to_vec().into(),
         hash_exprs: spec.hash_exprs.iter().map(encode_expr).collect::<Result<_>>()?,
-        ordering: spec.ordering.iter().flatten().map(encode_sort).collect::<Result<_>>()?,
+        ordering: encode_ordering(spec.ordering.iter().flatten(), codec, converter)?,
         constants: spec
             .equivalences
             .constants()
@@ -98,12 +107,7 @@ pub(super) fn decode_exchange(
         let node = PhysicalExprNode::decode(bytes).map_err(malformed)?;
         converter.proto_to_physical_expr(&node, &schema, context)
     };
-    let decode_sort = |sort: &proto::SortExpr| -> Result<PhysicalSortExpr> {
-        let options = SortOptions { descending: sort.is_descending, nulls_first: sort.nulls_first };
-        Ok(PhysicalSortExpr::new(decode_expr(&sort.expr)?, options))
-    };
-    let sorts = exchange.ordering.iter().map(decode_sort).collect::<Result<Vec<_>>>()?;
-    let ordering = LexOrdering::new(sorts);
+    let ordering = decode_ordering(&exchange.ordering, &schema, context, converter)?;
     let equivalences = decode_equivalences(exchange, &schema, ordering.as_ref(), &decode_expr)?;
     let kind = ExchangeKind::from_number(exchange.kind)
         .ok_or_else(|| malformed(format!("unknown exchange kind {}", exchange.kind)))?;
@@ -125,6 +129,17 @@ pub(super) fn decode_exchange(
         ordering,
     };
     Ok(new_exchange_node(Exchange::new(spec)))
+}
+
+/// The write of a message, over its decoded sink.
+pub(super) fn decode_write(
+    write: &proto::StagedWrite,
+    sink: &Arc<dyn ExecutionPlan>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let store = ObjectStoreUrl::parse(&write.store)?;
+    let directory = Path::parse(&write.directory).map_err(malformed)?;
+    let target = WriteTarget::new(store, directory);
+    Ok(Arc::new(StagedWriteExec::try_new(mended(sink), target)?))
 }
 
 /// Decodes an expression over the exchange's schema.

@@ -16,10 +16,11 @@ use datafusion_proto::physical_plan::{
 use datafusion_proto::protobuf::{PhysicalExprNode, PhysicalPlanNode};
 use prost::Message;
 
-use super::extension::StageCodec;
+use super::extension::{NODE_ENCODED, StageCodec};
 use super::lost::lost_on_the_wire;
 use super::nodes::malformed;
 use super::registry::CodecRegistry;
+use super::series;
 
 /// Decodes the tasks of one stage, each into a plan of its own.
 #[derive(Debug)]
@@ -53,6 +54,7 @@ impl StageDecoder {
             registry: Arc::clone(&self.codecs),
             leaves,
             subqueries: self.subquery_results()?,
+            ends_at_node: false,
         };
         // Keeps filters that several nodes share one object; the plain converter separates them.
         DeduplicatingProtoConverter {}.proto_to_execution_plan(&self.plan, &codec.context(task))
@@ -73,7 +75,11 @@ impl StageDecoder {
 /// What can't be encoded.
 pub fn encode_plan(plan: &Arc<dyn ExecutionPlan>, codecs: &Arc<CodecRegistry>) -> Result<Bytes> {
     let codec = encoder(codecs);
-    let node = DeduplicatingProtoConverter {}.execution_plan_to_proto(plan, &codec)?;
+    let converter = DeduplicatingProtoConverter {};
+    let node = match series::encode(plan, &codec, &converter)? {
+        Some(node) => node,
+        None => converter.execution_plan_to_proto(plan, &codec)?,
+    };
     Ok(node.encode_to_vec().into())
 }
 
@@ -82,13 +88,14 @@ pub fn check_node(plan: &Arc<dyn ExecutionPlan>, codecs: &Arc<CodecRegistry>) ->
     if let Some(reason) = lost_on_the_wire(plan.as_ref()) {
         return Some(reason);
     }
-    let codec = encoder(codecs);
+    let codec = StageCodec { ends_at_node: true, ..encoder(codecs) };
     let encoded = PhysicalPlanNode::try_from_physical_plan_with_converter(
         Arc::clone(plan),
         &codec,
         &NodeOnly,
     );
-    encoded.err().map(|error| first_sentence(plan.name(), &error.strip_backtrace()))
+    let error = encoded.err()?.strip_backtrace();
+    (!error.contains(NODE_ENCODED)).then(|| first_sentence(plan.name(), &error))
 }
 
 fn encoder(codecs: &Arc<CodecRegistry>) -> StageCodec {

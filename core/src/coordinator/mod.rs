@@ -1,10 +1,13 @@
 //! The coordinator: runs the head stage, and the other stages on workers.
 
+mod align;
+mod commit;
 mod display;
 mod execution;
 mod plan;
 mod report;
 mod root;
+mod root_metrics;
 mod run;
 mod sessions;
 mod store;

@@ -10,6 +10,7 @@ use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use url::Url;
 
 use crate::codec::CodecRegistry;
+use crate::exec::WriteTarget;
 use crate::ids::StageId;
 use crate::protocol::{StagePlan, StageRoutes, TaskPlan};
 use crate::transport::Channels;
@@ -28,6 +29,8 @@ pub struct DistributedPlan {
     pub head: Arc<dyn ExecutionPlan>,
     /// The other stages, producers before their consumers.
     pub stages: Vec<PlannedStage>,
+    /// Where the tasks write files: then the head stage gathers what they say of them.
+    pub write: Option<WriteTarget>,
     /// Why parts of the query stayed in the head stage.
     pub local_reasons: Vec<String>,
     /// How to reach the workers.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use url::Url;
 
 use super::root::DistributedExec;
 
@@ -31,6 +32,8 @@ pub struct StageReport {
     pub n_tasks: u32,
     /// Partitions that each task offers.
     pub n_partitions: u32,
+    /// For each task, its worker.
+    pub workers: Vec<Url>,
 }
 
 impl QueryReport {
@@ -54,6 +57,7 @@ impl QueryReport {
                 stage_id: stage.id.0,
                 n_tasks: stage.n_tasks(),
                 n_partitions: stage.plan.output_partitioning().partition_count() as u32,
+                workers: stage.workers.clone(),
             })
             .collect();
         Self {

@@ -8,14 +8,15 @@ use bytes::Bytes;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{Partitioning, PhysicalExpr};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
     PlanProperties, ReplaceChildrenOptions,
 };
 
-use super::display::display_tree;
+use super::display::{display_tree, node_shapes};
 use super::plan::DistributedPlan;
 use super::run;
 use super::store::MetricsStore;
@@ -27,8 +28,15 @@ use crate::codec::{StageDecoder, encode_plan, lost_on_the_wire};
 /// head stage can't be encoded there is only one instance of it: then the plan can be executed
 /// once, and a second execution is an error that says so.
 ///
+/// # Metrics
+/// Its own metrics are the rows and the time of the result; those of the nodes below it are of all
+/// tasks of a node's stage, each with the label `task`. They are of the execution whose result was
+/// last begun to be read, and complete once that result has ended, also with an error. A result that
+/// is dropped leaves the head stage's and what workers had said by then.
+///
 /// # Drop
-/// Dropping the result stream cancels the query on all workers.
+/// Dropping the result stream cancels the query on all workers. Files that it wrote are deleted in the
+/// background then; once they are being put in place, the drop no longer stops that.
 #[derive(Debug)]
 pub struct DistributedExec {
     plan: Arc<DistributedPlan>,
@@ -53,13 +61,18 @@ impl DistributedExec {
                 head.output_partitioning().partition_count()
             )));
         }
+        // The head stage of a write gathers more than the number of rows.
+        let equivalences = match plan.write {
+            Some(_) => EquivalenceProperties::new(plan.undistributed.schema()),
+            None => head.equivalence_properties().clone(),
+        };
         let properties = PlanProperties::new(
-            head.equivalence_properties().clone(),
+            equivalences,
             Partitioning::UnknownPartitioning(1),
             head.pipeline_behavior(),
             head.boundedness(),
         );
-        let store = Arc::<MetricsStore>::default();
+        let store = Arc::new(MetricsStore::new(node_shapes(head, &plan.stages)));
         let display = display_tree(head, &plan.stages, &store);
         let encoded_head = match uncopyable(head) {
             Some(reason) => Err(reason),
@@ -128,6 +141,7 @@ impl DisplayAs for DistributedExec {
         match t {
             DisplayFormatType::Default | DisplayFormatType::Verbose => {
                 write!(f, "DistributedExec: stages={n_stages}, tasks={n_tasks}")?;
+                plan.write.iter().try_for_each(|target| write!(f, ", writes={target}"))?;
                 match &plan.local_reasons[..] {
                     [] => Ok(()),
                     reasons => write!(f, ", local=[{}]", reasons.join("; ")),
@@ -136,6 +150,7 @@ impl DisplayAs for DistributedExec {
             DisplayFormatType::TreeRender => {
                 writeln!(f, "stages={n_stages}")?;
                 writeln!(f, "tasks={n_tasks}")?;
+                plan.write.iter().try_for_each(|target| writeln!(f, "writes={target}"))?;
                 plan.local_reasons.iter().try_for_each(|reason| writeln!(f, "local={reason}"))
             }
         }
@@ -206,9 +221,12 @@ impl ExecutionPlan for DistributedExec {
             )));
         }
         let head = self.head_instance(&context)?;
-        self.store.clear();
         let plan = Arc::clone(&self.plan);
         let stream = run::run(plan, head, Arc::clone(&self.store), context);
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), stream)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.store.root())
     }
 }

@@ -6,18 +6,22 @@ use std::time::Instant;
 use arrow::record_batch::RecordBatch;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::{EmptyRecordBatchStream, ExecutionPlan};
+use futures::stream::Fuse;
 use futures::{Stream, StreamExt};
+use tokio::runtime::Handle;
 
+use super::commit::Commit;
 use super::execution::{Execution, Gate};
 use super::plan::{DistributedPlan, subquery_scopes};
+use super::root_metrics::RootMetrics;
 use super::sessions::Sessions;
 use super::store::MetricsStore;
 use crate::codec::changed_options;
 use crate::config::DistributedConfig;
 use crate::error::{TransportError, find_transport_error};
 use crate::exec::{ExchangeRuntime, SharedFetches};
-use crate::ids::{HEAD_STAGE, QueryId, TaskIdx};
+use crate::ids::{QueryId, TaskIdx};
 use crate::metadata::Metadata;
 use crate::metrics;
 use crate::protocol::OpenQuery;
@@ -33,7 +37,7 @@ pub(super) fn run(
     futures::stream::try_unfold(query, |query| async move {
         let mut running = match query {
             Query::Planned { plan, head, store, context } => {
-                Running::start(plan, head, store, &context).map_err(surface)?
+                Box::new(Running::start(plan, head, store, &context).map_err(surface)?)
             }
             Query::Running(running) => running,
         };
@@ -48,15 +52,20 @@ enum Query {
         store: Arc<MetricsStore>,
         context: Arc<TaskContext>,
     },
-    Running(Running),
+    Running(Box<Running>),
 }
 
 struct Running {
     // Dropped before the sessions, so that fetches end before their query does.
-    rows: SendableRecordBatchStream,
+    rows: Fuse<SendableRecordBatchStream>,
     execution: Arc<Execution>,
+    /// The write, until it is committed or given up.
+    commit: Option<Commit>,
+    io: Handle,
     head: Arc<dyn ExecutionPlan>,
+    query: QueryId,
     store: Arc<MetricsStore>,
+    metrics: RootMetrics,
 }
 
 impl Running {
@@ -69,6 +78,7 @@ impl Running {
         let query = QueryId::random();
         let options = context.session_config().options();
         let config = DistributedConfig::of(options);
+        let metrics = store.begin(query, config.explain_task_metrics);
         let deadline = config.query_timeout().map(|timeout| now() + timeout);
         let metadata = context.session_config().get_extension::<Metadata>();
         let open = OpenQuery {
@@ -78,7 +88,9 @@ impl Running {
             ..OpenQuery::new(query)
         };
         let channels = plan.channels.clone();
-        let sessions = Sessions::new(open, channels.clone(), Arc::clone(&store));
+        let commit = Commit::of(&plan, query, context)?;
+        let sessions = Sessions::new(open, channels.clone(), Arc::clone(&store), commit.is_some());
+        let io = channels.env().io();
         let routes = plan.stages.iter().map(|stage| (stage.id, stage.workers.clone())).collect();
         let execution = Arc::new(Execution::new(plan, sessions, subquery_scopes(&head)));
         let runtime = ExchangeRuntime {
@@ -91,49 +103,102 @@ impl Running {
             gate: Some(Arc::new(Gate(Arc::downgrade(&execution)))),
             local: None,
             fetches: SharedFetches::default(),
+            writes: Arc::default(),
         };
         let session_config = context.session_config().clone().with_extension(Arc::new(runtime));
-        let rows = head.execute(0, Arc::new(with_config(context, session_config)))?;
-        Ok(Self { rows, execution, head, store })
+        let rows = head.execute(0, Arc::new(with_config(context, session_config)))?.fuse();
+        Ok(Self { rows, execution, commit, io, head, query, store, metrics })
     }
 
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
-        let inbox = Arc::clone(self.execution.sessions.inbox());
-        let item = tokio::select! {
-            biased;
-            item = self.rows.next() => item,
-            () = inbox.session_failed() => Some(Err(session_error(inbox.root_cause()))),
-        };
-        match item {
-            Some(Ok(batch)) => Ok(Some(batch)),
-            Some(Err(error)) => Err(explain(&self.execution, error).await),
-            None => {
-                self.record_head();
-                self.execution.sessions.finish().await;
-                Ok(None)
+        let batch = match self.next_rows().await {
+            Ok(Some(batch)) => batch,
+            Ok(None) => match self.commit.take() {
+                Some(commit) => run_commit(Arc::clone(&self.execution), commit, &self.io).await?,
+                None => {
+                    self.execution.sessions.finish().await;
+                    return Ok(None);
+                }
+            },
+            Err(error) => {
+                let error = explain(&self.execution, error).await;
+                if let Some(commit) = &self.commit {
+                    give_up(&self.execution, commit).await;
+                    self.commit = None;
+                }
+                return Err(error);
             }
-        }
+        };
+        self.metrics.record(&batch);
+        Ok(Some(batch))
     }
 
-    fn record_head(&self) {
-        self.store.record_task(HEAD_STAGE, TaskIdx(0), metrics::collect(&self.head));
+    /// The next rows of the head stage; those of a write are for its commit.
+    async fn next_rows(&mut self) -> Result<Option<RecordBatch>> {
+        let inbox = Arc::clone(self.execution.sessions.inbox());
+        loop {
+            let item = tokio::select! {
+                biased;
+                item = self.rows.next() => item.transpose(),
+                () = inbox.session_failed() => Err(session_error(inbox.root_cause())),
+            };
+            match (item?, &mut self.commit) {
+                (Some(batch), Some(commit)) => commit.add(&batch)?,
+                (batch, _) => return Ok(batch),
+            }
+        }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.record_head();
+        // An exchange knows how long it waited when its stream is dropped.
+        let nothing: SendableRecordBatchStream =
+            Box::pin(EmptyRecordBatchStream::new(self.rows.get_ref().schema()));
+        self.rows = nothing.fuse();
+        self.store.record_head(self.query, metrics::collect(&self.head));
+        let Some(commit) = self.commit.take() else { return };
+        let execution = Arc::clone(&self.execution);
+        // Detached, because nobody waits after a drop. It ends by itself: all that it waits for is
+        // bounded.
+        drop(self.io.spawn(async move { give_up(&execution, &commit).await }));
     }
+}
+
+/// Puts the files in place. That goes on where the caller is dropped, because half of the files would be
+/// there otherwise, and with the sessions open, so that no worker deletes a file.
+async fn run_commit(execution: Arc<Execution>, commit: Commit, io: &Handle) -> Result<RecordBatch> {
+    let running = io.spawn(async move {
+        let done = commit.run().await;
+        match done {
+            Ok(_) => commit.discard().await,
+            Err(_) => give_up(&execution, &commit).await,
+        }
+        done
+    });
+    let cut_off = |error| DataFusionError::ExecutionJoin(Box::new(error));
+    running.await.unwrap_or_else(|error| Err(cut_off(error)))
+}
+
+/// Leaves nothing of a write: ends its tasks, which delete what they staged, and then deletes what
+/// workers left that are gone.
+async fn give_up(execution: &Execution, commit: &Commit) {
+    execution.sessions.finish().await;
+    commit.discard().await;
 }
 
 /// The error to show: what a worker said of the cause, where this one only follows from it.
 async fn explain(execution: &Execution, error: DataFusionError) -> DataFusionError {
-    let is_consequence = find_transport_error(&error).is_some_and(TransportError::is_consequence);
+    let transport = find_transport_error(&error);
+    let is_consequence = transport.is_some_and(TransportError::is_consequence);
+    let is_of_operator = matches!(transport, None | Some(TransportError::Remote(_)));
+    // The cause may still be on its way, and so are the metrics of what ran.
+    if is_consequence || is_of_operator {
+        execution.sessions.finish().await;
+    }
     if !is_consequence {
         return surface(error);
     }
-    // The cause may still be on its way.
-    execution.sessions.finish().await;
     let cause = execution.sessions.inbox().root_cause();
     cause
         .filter(|cause| !cause.is_consequence())

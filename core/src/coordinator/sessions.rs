@@ -12,7 +12,7 @@ use url::Url;
 
 use super::store::MetricsStore;
 use crate::error::{Result, TransportError};
-use crate::limits::{FINISH_WAIT, LEASE, PING_INTERVAL, PLAN_PIECE_BYTES};
+use crate::limits::{DISCARD_WAIT, FINISH_WAIT, LEASE, PING_INTERVAL, PLAN_PIECE_BYTES};
 use crate::protocol::{OpenQuery, QuerySession, SessionCommand, SessionEvent};
 use crate::transport::layer::DeadlineChannel;
 use crate::transport::{Channels, WorkerChannel};
@@ -27,6 +27,8 @@ pub(super) struct Sessions {
     channels: Channels,
     links: Mutex<Links>,
     inbox: Arc<Inbox>,
+    /// Whether the workers have something to delete when the query is over, which is waited for.
+    writes: bool,
 }
 
 #[derive(Debug, Default)]
@@ -47,9 +49,14 @@ pub(super) struct Inbox {
 }
 
 impl Sessions {
-    pub(super) fn new(open: OpenQuery, channels: Channels, store: Arc<MetricsStore>) -> Self {
+    pub(super) fn new(
+        open: OpenQuery,
+        channels: Channels,
+        store: Arc<MetricsStore>,
+        writes: bool,
+    ) -> Self {
         let inbox = Inbox { store, errors: Mutex::default(), failed: Notify::new() };
-        Self { open, channels, links: Mutex::default(), inbox: Arc::new(inbox) }
+        Self { open, channels, links: Mutex::default(), inbox: Arc::new(inbox), writes }
     }
 
     /// Sends commands to workers, and nothing more to any worker after the last ones. A session is
@@ -76,6 +83,7 @@ impl Sessions {
                 channels: self.channels.clone(),
                 mailbox,
                 inbox: Arc::clone(&self.inbox),
+                writes: self.writes,
             };
             links.running.spawn_on(link.run(), &self.channels.env().io());
         }
@@ -86,13 +94,15 @@ impl Sessions {
         &self.inbox
     }
 
-    /// Ends the query well: waits for every worker's metrics, or a short time.
+    /// Ends the query well: waits for every worker's metrics, or a short time. After a write it waits
+    /// until the workers have deleted what is left.
     pub(super) async fn finish(&self) {
         let mut links = std::mem::take(&mut *self.links.lock());
         links.mailboxes.values().for_each(|mailbox| mailbox.put([SessionCommand::Finish]));
         let finished = async { while links.running.join_next().await.is_some() {} };
         // Metrics that don't arrive in time are missing, nothing else.
-        let _ = tokio::time::timeout(FINISH_WAIT, finished).await;
+        let wait = if self.writes { FINISH_WAIT + DISCARD_WAIT } else { FINISH_WAIT };
+        let _ = tokio::time::timeout(wait, finished).await;
     }
 }
 
@@ -162,6 +172,7 @@ struct Link {
     channels: Channels,
     mailbox: Arc<Mailbox>,
     inbox: Arc<Inbox>,
+    writes: bool,
 }
 
 impl Link {
@@ -175,6 +186,7 @@ impl Link {
             pings: commands.clone(),
             events,
             inbox: Arc::clone(&self.inbox),
+            writes: self.writes,
         };
         tokio::select! {
             () = pump.run() => {}
@@ -195,6 +207,7 @@ struct Pump {
     pings: mpsc::Sender<SessionCommand>,
     events: mpsc::Receiver<SessionEvent>,
     inbox: Arc<Inbox>,
+    writes: bool,
 }
 
 impl Pump {
@@ -223,13 +236,18 @@ impl Pump {
                 }
                 Some(SessionEvent::Finished(reports)) => {
                     reports.into_iter().for_each(|report| self.inbox.store.record(report));
-                    return;
+                    return self.wait_for_end().await;
                 }
                 Some(SessionEvent::Failed(error)) => return self.inbox.fail(error),
                 Some(SessionEvent::Pong(_)) => {}
                 None => return self.inbox.fail(self.lost(Duration::ZERO)),
             }
         }
+    }
+
+    /// A worker says nothing more after its answer, but ends the session when nothing is left.
+    async fn wait_for_end(&mut self) {
+        while self.writes && self.events.recv().await.is_some() {}
     }
 
     fn ping(&self, number: u64) {

@@ -1,4 +1,4 @@
-//! What the three exchange nodes have in common.
+//! What the exchange nodes have in common.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +26,8 @@ pub struct ExchangeSpec {
     pub equivalences: EquivalenceProperties,
     /// The hash expressions of a shuffle.
     pub hash_exprs: Vec<Arc<dyn datafusion::physical_expr::PhysicalExpr>>,
-    /// The order that each partition is in, if one is advertised: then sources are merged by it.
+    /// The order that each partition is in, if one is advertised: then sources are merged by it,
+    /// or are in that order one after another.
     pub ordering: Option<LexOrdering>,
 }
 
@@ -45,9 +46,11 @@ impl Exchange {
         let n_partitions = spec.routing.n_partitions() as usize;
         let partitioning = match spec.routing.kind {
             ExchangeKind::Shuffle => Partitioning::Hash(spec.hash_exprs.clone(), n_partitions),
-            ExchangeKind::Coalesce | ExchangeKind::Broadcast => {
-                Partitioning::UnknownPartitioning(n_partitions)
-            }
+            ExchangeKind::Coalesce
+            | ExchangeKind::Broadcast
+            | ExchangeKind::RoundRobin
+            | ExchangeKind::Range
+            | ExchangeKind::Concatenate => Partitioning::UnknownPartitioning(n_partitions),
         };
         let properties = PlanProperties::new(
             spec.equivalences.clone(),

@@ -4,11 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::{DataFusionError, Result, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::{Partitioning, PhysicalExpr};
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
+    ReplaceChildrenOptions,
 };
 
 /// Stands for a leaf in a stage's shared plan, by number. Decoding a task puts the task's slice in
@@ -17,6 +19,9 @@ use datafusion::physical_plan::{
 pub struct TaskLeafExec {
     leaf_idx: u32,
     slices: Vec<Arc<dyn ExecutionPlan>>,
+    /// What is said of the rows of every slice.
+    rows: Arc<dyn ExecutionPlan>,
+    properties: Arc<PlanProperties>,
 }
 
 impl TaskLeafExec {
@@ -37,7 +42,31 @@ impl TaskLeafExec {
                 count(odd)
             )));
         }
-        Ok(Self { leaf_idx, slices })
+        let (rows, properties) = (Arc::clone(first), Arc::clone(first.properties()));
+        Ok(Self { leaf_idx, slices, rows, properties })
+    }
+
+    /// The same place with what `leaf` says of its rows, in place of what the first slice says of its
+    /// own: that all have one key, say, or nothing if it is empty. Only for slices that keep the leaf's
+    /// orders, and, where it declares what its partitions hold, these.
+    #[must_use]
+    pub fn with_rows_of(mut self, leaf: &Arc<dyn ExecutionPlan>) -> Self {
+        let (declared, here) = (leaf.output_partitioning(), &self.properties.partitioning);
+        let n_partitions = here.partition_count();
+        let partitioning = match declared {
+            _ if declared.partition_count() == n_partitions => declared.clone(),
+            Partitioning::Hash(..) | Partitioning::Range(_) => here.clone(),
+            Partitioning::UnknownPartitioning(_) | Partitioning::RoundRobinBatch(_) => {
+                Partitioning::UnknownPartitioning(n_partitions)
+            }
+        };
+        let mut properties = PlanProperties::clone(leaf.properties());
+        if declared.partition_count() != n_partitions {
+            properties.eq_properties.clear_per_partition_constants();
+        }
+        self.properties = Arc::new(properties.with_partitioning(partitioning));
+        self.rows = Arc::clone(leaf);
+        self
     }
 
     /// The leaf's number in its stage.
@@ -63,7 +92,7 @@ impl ExecutionPlan for TaskLeafExec {
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
-        self.slices[0].properties()
+        &self.properties
     }
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
@@ -90,6 +119,18 @@ impl ExecutionPlan for TaskLeafExec {
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         self.slices[0].apply_expressions(f)
+    }
+
+    /// A filter may find by them that a column has one value, here as on the worker.
+    fn statistics_from_inputs(
+        &self,
+        _input_stats: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        match args.partition() {
+            None => StatisticsContext::new().compute(self.rows.as_ref(), args),
+            Some(_) => Ok(Arc::new(Statistics::new_unknown(&self.schema()))),
+        }
     }
 
     fn execute(

@@ -21,6 +21,9 @@ pub fn new_exchange_node(exchange: Exchange) -> Arc<dyn ExecutionPlan> {
         ExchangeKind::Shuffle => Arc::new(NetworkShuffleExec(exchange)),
         ExchangeKind::Coalesce => Arc::new(NetworkCoalesceExec(exchange)),
         ExchangeKind::Broadcast => Arc::new(NetworkBroadcastExec(exchange)),
+        ExchangeKind::RoundRobin => Arc::new(NetworkRoundRobinExec(exchange)),
+        ExchangeKind::Range => Arc::new(NetworkRangeExec(exchange)),
+        ExchangeKind::Concatenate => Arc::new(NetworkConcatenateExec(exchange)),
     }
 }
 
@@ -29,6 +32,9 @@ pub fn exchange_of(plan: &dyn ExecutionPlan) -> Option<&Exchange> {
     None.or_else(|| plan.downcast_ref::<NetworkShuffleExec>().map(|node| &node.0))
         .or_else(|| plan.downcast_ref::<NetworkCoalesceExec>().map(|node| &node.0))
         .or_else(|| plan.downcast_ref::<NetworkBroadcastExec>().map(|node| &node.0))
+        .or_else(|| plan.downcast_ref::<NetworkRoundRobinExec>().map(|node| &node.0))
+        .or_else(|| plan.downcast_ref::<NetworkRangeExec>().map(|node| &node.0))
+        .or_else(|| plan.downcast_ref::<NetworkConcatenateExec>().map(|node| &node.0))
 }
 
 macro_rules! exchange_node {
@@ -128,6 +134,19 @@ exchange_node!(
 exchange_node!(
     /// Gives every task all rows of another stage.
     NetworkBroadcastExec
+);
+exchange_node!(
+    /// Reads batches that were dealt out in turn over all tasks and their partitions.
+    NetworkRoundRobinExec
+);
+exchange_node!(
+    /// Reads ranges of a sort key: each partition has the next range after the one before it, and
+    /// each task those after the task before it.
+    NetworkRangeExec
+);
+exchange_node!(
+    /// Reads the partitions of N tasks one after another, while all of them run.
+    NetworkConcatenateExec
 );
 
 fn fmt_tree(exchange: &Exchange, f: &mut fmt::Formatter<'_>) -> fmt::Result {

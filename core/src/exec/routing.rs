@@ -15,6 +15,14 @@ pub enum ExchangeKind {
     Coalesce,
     /// Every consumer gets every row.
     Broadcast,
+    /// Batches in turn: numbered as in a shuffle, but whatever their rows are.
+    RoundRobin,
+    /// By the ranges of a sort key: outputs are in the order of the key, and each consumer has as
+    /// many of them in a row as it has partitions.
+    Range,
+    /// Gathers N tasks into fewer tasks of one partition each, which is the partitions of its
+    /// producers one after another, in the order of the tasks and of their partitions.
+    Concatenate,
 }
 
 impl ExchangeKind {
@@ -24,14 +32,24 @@ impl ExchangeKind {
             Self::Shuffle => 1,
             Self::Coalesce => 2,
             Self::Broadcast => 3,
+            Self::RoundRobin => 4,
+            Self::Range => 5,
+            Self::Concatenate => 6,
         }
     }
 
     /// The kind with this number.
     pub fn from_number(number: u32) -> Option<Self> {
-        [Self::Shuffle, Self::Coalesce, Self::Broadcast]
-            .into_iter()
-            .find(|kind| kind.number() == number)
+        [
+            Self::Shuffle,
+            Self::Coalesce,
+            Self::Broadcast,
+            Self::RoundRobin,
+            Self::Range,
+            Self::Concatenate,
+        ]
+        .into_iter()
+        .find(|kind| kind.number() == number)
     }
 }
 
@@ -41,6 +59,9 @@ impl fmt::Display for ExchangeKind {
             Self::Shuffle => "shuffle",
             Self::Coalesce => "coalesce",
             Self::Broadcast => "broadcast",
+            Self::RoundRobin => "round_robin",
+            Self::Range => "range",
+            Self::Concatenate => "concatenate",
         })
     }
 }
@@ -65,7 +86,7 @@ pub struct Routing {
     pub n_producer_partitions: u32,
     /// Tasks that consume.
     pub n_consumers: u32,
-    /// Partitions of each consumer that a shuffle distributes to.
+    /// Partitions of each consumer that rows are distributed to: not of a gather or a broadcast.
     pub n_shuffle_partitions: u32,
 }
 
@@ -73,26 +94,31 @@ impl Routing {
     /// Partitions that each consumer sees.
     pub fn n_partitions(&self) -> u32 {
         match self.kind {
-            ExchangeKind::Shuffle => self.n_shuffle_partitions,
+            ExchangeKind::Shuffle | ExchangeKind::RoundRobin | ExchangeKind::Range => {
+                self.n_shuffle_partitions
+            }
             ExchangeKind::Coalesce => self.producers_per_consumer() * self.n_producer_partitions,
             ExchangeKind::Broadcast => self.n_producers * self.n_producer_partitions,
+            ExchangeKind::Concatenate => 1,
         }
     }
 
     /// Outputs that each producer offers.
     pub fn n_outputs(&self) -> u32 {
         match self.kind {
-            ExchangeKind::Shuffle => self.n_consumers * self.n_shuffle_partitions,
-            ExchangeKind::Coalesce => self.n_producer_partitions,
+            ExchangeKind::Shuffle | ExchangeKind::RoundRobin | ExchangeKind::Range => {
+                self.n_consumers * self.n_shuffle_partitions
+            }
+            ExchangeKind::Coalesce | ExchangeKind::Concatenate => self.n_producer_partitions,
             ExchangeKind::Broadcast => self.n_consumers * self.n_producer_partitions,
         }
     }
 
-    /// The outputs that one partition of one consumer reads.
+    /// The outputs that one partition of one consumer reads, in the order of a concatenation.
     pub fn sources(&self, consumer: u32, partition: u32) -> Vec<Source> {
         let source = |task, output| Source { task: TaskIdx(task), output: OutputIdx(output) };
         match self.kind {
-            ExchangeKind::Shuffle => {
+            ExchangeKind::Shuffle | ExchangeKind::RoundRobin | ExchangeKind::Range => {
                 let output = consumer * self.n_shuffle_partitions + partition;
                 (0..self.n_producers).map(|task| source(task, output)).collect()
             }
@@ -106,6 +132,12 @@ impl Routing {
                 let task = partition / self.n_producer_partitions;
                 let copy_of = partition % self.n_producer_partitions;
                 vec![source(task, consumer * self.n_producer_partitions + copy_of)]
+            }
+            ExchangeKind::Concatenate => {
+                let n_tasks = self.producers_per_consumer();
+                let tasks = (consumer * n_tasks..self.n_producers).take(n_tasks as usize);
+                let outputs = |task| (0..self.n_producer_partitions).map(move |n| source(task, n));
+                tasks.flat_map(outputs).collect()
             }
         }
     }
@@ -132,7 +164,10 @@ mod tests {
         let kind = prop_oneof![
             Just(ExchangeKind::Shuffle),
             Just(ExchangeKind::Coalesce),
-            Just(ExchangeKind::Broadcast)
+            Just(ExchangeKind::Broadcast),
+            Just(ExchangeKind::RoundRobin),
+            Just(ExchangeKind::Range),
+            Just(ExchangeKind::Concatenate)
         ];
         (kind, 1..6u32, 1..5u32, 1..6u32, 1..5u32).prop_map(
             |(kind, n_producers, n_producer_partitions, n_consumers, n_shuffle_partitions)| {
@@ -145,6 +180,19 @@ mod tests {
                 }
             },
         )
+    }
+
+    #[test]
+    fn kinds_keep_their_numbers() {
+        let kinds = [
+            ExchangeKind::Shuffle,
+            ExchangeKind::Coalesce,
+            ExchangeKind::Broadcast,
+            ExchangeKind::RoundRobin,
+        ];
+        for (number, kind) in (1..).zip(kinds) {
+            assert_eq!((kind.number(), ExchangeKind::from_number(number)), (number, Some(kind)));
+        }
     }
 
     proptest! {
@@ -171,5 +219,43 @@ mod tests {
             }
             prop_assert!(read.is_empty(), "{:?} belong to no task", read);
         }
+    }
+
+    #[test]
+    fn kinds_have_numbers_of_their_own() {
+        let kinds: Vec<_> = (0..20).filter_map(ExchangeKind::from_number).collect();
+        assert!(kinds.contains(&ExchangeKind::Range) && kinds.contains(&ExchangeKind::Concatenate));
+        let names: HashSet<_> = kinds.iter().map(ToString::to_string).collect();
+        assert_eq!(names.len(), kinds.len());
+        for kind in kinds {
+            assert_eq!(ExchangeKind::from_number(kind.number()), Some(kind));
+        }
+    }
+
+    /// What a range exchange sends in the order of its outputs is read in that order.
+    #[test]
+    fn ranges_are_concatenated_in_order() {
+        let ranges = Routing {
+            kind: ExchangeKind::Range,
+            n_producers: 2,
+            n_producer_partitions: 7,
+            n_consumers: 3,
+            n_shuffle_partitions: 2,
+        };
+        let concatenation = Routing {
+            kind: ExchangeKind::Concatenate,
+            n_producers: ranges.n_consumers,
+            n_producer_partitions: ranges.n_partitions(),
+            n_consumers: 1,
+            n_shuffle_partitions: 1,
+        };
+        assert_eq!((concatenation.n_partitions(), concatenation.n_outputs()), (1, 2));
+        let outputs = concatenation.sources(0, 0).into_iter().map(|read| {
+            let from = ranges.sources(read.task.0, read.output.0);
+            assert_eq!(from.iter().map(|source| source.task.0).collect::<Vec<_>>(), [0, 1]);
+            assert!(from.iter().all(|source| source.output == from[0].output), "{from:?}");
+            from[0].output.0
+        });
+        assert_eq!(outputs.collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
     }
 }

@@ -10,6 +10,7 @@ use datafusion::execution::TaskContext;
 use url::Url;
 
 use super::fetches::SharedFetches;
+use super::write::StagedWrites;
 use crate::config::Compression;
 use crate::error::{Result as TransportResult, TransportError};
 use crate::ids::{QueryId, StageId, TaskIdx};
@@ -37,6 +38,8 @@ pub struct ExchangeRuntime {
     pub local: Option<Arc<dyn LocalTasks>>,
     /// What the partitions of its exchanges fetch together.
     pub fetches: SharedFetches,
+    /// The files that the query's tasks write in this process.
+    pub writes: Arc<StagedWrites>,
 }
 
 /// Starts stages when they are first read.

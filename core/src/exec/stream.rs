@@ -9,15 +9,19 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::LexOrdering;
 use datafusion::physical_plan::EmptyRecordBatchStream;
 use datafusion::physical_plan::coop::cooperative;
-use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet};
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricType, RecordOutput,
+};
 use datafusion::physical_plan::sorts::streaming_merge::StreamingMergeBuilder;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::stream::SelectAll;
-use futures::{StreamExt, TryStreamExt};
+use futures::{Stream, StreamExt, TryStreamExt};
 
+use super::concatenation::Concatenation;
 use super::exchange::ExchangeSpec;
-use super::routing::Source;
+use super::routing::{ExchangeKind, Source};
 use super::runtime::ExchangeRuntime;
+use super::waiting::Waiting;
 use crate::error::TransportError;
 use crate::transport::BatchStream;
 use crate::transport::layer::TransferCounter;
@@ -52,7 +56,10 @@ pub(super) fn read(
         runtime,
         context,
     };
+    let builder = MetricBuilder::new(metrics).with_type(MetricType::Summary);
+    let wait = builder.subset_time("fetch_wait", partition);
     let stream = Box::pin(futures::stream::once(reader.open()).try_flatten());
+    let stream = Waiting::new(stream, wait);
     Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(schema, stream))))
 }
 
@@ -76,22 +83,25 @@ impl Reader {
             let stream = fetched.take(*source, &self.spec, &self.runtime).await;
             streams.push(self.counter.count(stream.map_err(external)?));
         }
-        let rows = match &self.spec.ordering {
-            Some(ordering) if streams.len() > 1 => self.merge(streams, ordering)?,
-            _ => self.interleave(streams),
+        let rows = match (&self.spec.ordering, self.spec.routing.kind) {
+            (_, ExchangeKind::Concatenate) => self.rows(Concatenation::new(streams)),
+            (Some(ordering), _) if streams.len() > 1 => self.merge(streams, ordering)?,
+            // In whatever order they come.
+            _ => self.rows(streams.into_iter().collect::<SelectAll<_>>()),
         };
         Ok(holding(rows, fetched))
     }
 
-    /// Rows in whatever order they come.
-    fn interleave(&self, streams: Vec<BatchStream>) -> SendableRecordBatchStream {
+    /// The rows of one stream.
+    fn rows(
+        &self,
+        all: impl Stream<Item = <BatchStream as Stream>::Item> + Send + 'static,
+    ) -> SendableRecordBatchStream {
         let (schema, baseline) = (Arc::clone(&self.schema), self.baseline.clone());
-        let all: SelectAll<BatchStream> = streams.into_iter().collect();
         let expected = Arc::clone(&schema);
         let stream = all.map(move |item| {
             let batch = item.map_err(external).and_then(|batch| with_schema(batch, &expected))?;
-            baseline.record_output(batch.num_rows());
-            Ok(batch)
+            Ok(batch.record_output(&baseline))
         });
         Box::pin(RecordBatchStreamAdapter::new(schema, stream))
     }

@@ -8,7 +8,7 @@ use url::Url;
 
 use super::check::{malformed, required};
 use super::error::{error_from_wire, error_to_wire, remote_from_wire, remote_to_wire};
-use super::metrics::{nodes_from_wire, nodes_to_wire};
+use super::metrics::{metrics_from_wire, metrics_to_wire, nodes_from_wire, nodes_to_wire};
 use super::parts::{task_from_wire, task_to_wire};
 use super::proto;
 use super::scalar::read_scalar;
@@ -170,7 +170,11 @@ pub fn encode_session_message(message: &SessionMessage) -> Bytes {
     if bytes.len() <= MAX_CONTROL_BYTES {
         return bytes;
     }
-    let bare = |report: &TaskReport| TaskReport { task: report.task, metrics: Vec::new() };
+    let bare = |report: &TaskReport| TaskReport {
+        task: report.task,
+        metrics: Vec::new(),
+        sent: Vec::new(),
+    };
     let event = match message {
         SessionMessage::Event(SessionEvent::Finished(reports)) => {
             SessionEvent::Finished(reports.iter().map(bare).collect())
@@ -232,9 +236,14 @@ fn report_to_wire(report: &TaskReport) -> proto::TaskReport {
     proto::TaskReport {
         task: Some(task_to_wire(report.task)),
         nodes: nodes_to_wire(&report.metrics),
+        sent: metrics_to_wire(&report.sent),
     }
 }
 
 fn report_from_wire(report: proto::TaskReport) -> Result<TaskReport> {
-    Ok(TaskReport { task: task_from_wire(report.task)?, metrics: nodes_from_wire(report.nodes)? })
+    Ok(TaskReport {
+        task: task_from_wire(report.task)?,
+        metrics: nodes_from_wire(report.nodes)?,
+        sent: metrics_from_wire(report.sent)?,
+    })
 }

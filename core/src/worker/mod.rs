@@ -5,7 +5,10 @@ mod lifecycle;
 mod output;
 mod query;
 mod registry;
+mod rewrite;
+mod sent;
 mod session;
+mod shape;
 mod split;
 mod task;
 
@@ -21,6 +24,7 @@ use tokio::runtime::Handle;
 
 use self::fetch::OutputStream;
 use self::registry::Registry;
+pub use self::rewrite::{TaskInfo, TaskPlanRewriter};
 use crate::codec::CodecRegistry;
 use crate::config::DistributedConfig;
 use crate::error::{Result, TransportError};
@@ -42,6 +46,8 @@ pub struct WorkerOptions {
     pub session: SessionState,
     /// Codecs for nodes, expressions and functions of the user's.
     pub codecs: CodecRegistry,
+    /// What may change a task's plan before it runs, in this order.
+    pub rewriters: Vec<Arc<dyn TaskPlanRewriter>>,
     /// How the worker reaches the other workers.
     pub channels: Channels,
     /// Longest row that it sends.
@@ -61,6 +67,7 @@ impl WorkerOptions {
             name: name.into(),
             session,
             codecs: CodecRegistry::default(),
+            rewriters: Vec::new(),
             channels,
             max_row_bytes: limits::MAX_ROW_BYTES,
             plan_wait: limits::PLAN_WAIT,

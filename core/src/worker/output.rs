@@ -10,6 +10,7 @@ use arrow::record_batch::RecordBatch;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::sent::Sent;
 use crate::budget::{BudgetGuard, NetworkBudget, StreamTicket};
 use crate::error::{Result, TransportError};
 use crate::limits::OUTPUT_WINDOW_BYTES;
@@ -18,6 +19,7 @@ use crate::limits::OUTPUT_WINDOW_BYTES;
 #[derive(Debug)]
 pub(crate) struct Output {
     budget: Arc<NetworkBudget>,
+    sent: Arc<Sent>,
     state: Mutex<State>,
     /// Wakes the driver when the reader took something, waits or has gone.
     space: Notify,
@@ -60,10 +62,10 @@ pub(crate) enum Pushed {
 }
 
 impl Output {
-    pub(crate) fn new(budget: Arc<NetworkBudget>) -> Self {
+    pub(crate) fn new(budget: Arc<NetworkBudget>, sent: Arc<Sent>) -> Self {
         let ticket = budget.stream_ticket();
         let state = State { _ticket: Some(ticket), ..State::default() };
-        Self { budget, state: Mutex::new(state), space: Notify::new() }
+        Self { budget, sent, state: Mutex::new(state), space: Notify::new() }
     }
 
     /// Makes the caller the output's reader; false if it had one.
@@ -112,17 +114,22 @@ impl Output {
     /// Adds a batch of `bytes` when window and budget allow it.
     pub(crate) async fn push(&self, batch: RecordBatch, bytes: usize) -> Pushed {
         let mut batch = Some(batch);
+        let mut waiting = None;
         loop {
             let mut space = pin!(self.space.notified());
             let mut freed = pin!(self.budget.freed());
             // Registers before looking, so that nothing is missed in between.
             space.as_mut().enable();
             freed.as_mut().enable();
-            match self.try_push(&mut batch, bytes) {
+            let full = match self.try_push(&mut batch, bytes) {
                 Ok(pushed) => return pushed,
+                Err(full) => full,
+            };
+            waiting.get_or_insert_with(|| self.sent.waiting());
+            match full {
                 // Other outputs' bytes don't matter: waking up for each of them would be busy work.
-                Err(Full::Window) => space.await,
-                Err(Full::Budget) => tokio::select! {
+                Full::Window => space.await,
+                Full::Budget => tokio::select! {
                     () = space => {}
                     () = freed => {}
                 },
@@ -145,6 +152,7 @@ impl Output {
             None => return Err(Full::Budget),
         };
         let Some(batch) = batch.take() else { return Ok(Pushed::Queued) };
+        self.sent.record(bytes);
         state.queued_bytes += bytes;
         state.queue.push_back((batch, guard));
         wake(&mut state);
@@ -182,5 +190,41 @@ impl Output {
 fn wake(state: &mut State) {
     if let Some(waker) = state.waiting.take() {
         waker.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+    use crate::metrics::NodeMetricValue;
+
+    fn batch() -> RecordBatch {
+        RecordBatch::new_empty(Arc::new(arrow::datatypes::Schema::empty()))
+    }
+
+    fn reported(sent: &Sent, name: &str) -> NodeMetricValue {
+        let found = sent.report().into_iter().find(|metric| metric.name == name);
+        found.expect("reported").value
+    }
+
+    #[tokio::test]
+    async fn waiting_for_the_reader_is_measured_and_nothing_else() {
+        let sent = Arc::<Sent>::default();
+        let budget = NetworkBudget::new(4 * OUTPUT_WINDOW_BYTES);
+        let output = Output::new(budget, Arc::clone(&sent));
+        assert_eq!(output.push(batch(), OUTPUT_WINDOW_BYTES).await, Pushed::Queued);
+        assert_eq!(reported(&sent, "send_wait"), NodeMetricValue::TimeNs(0));
+
+        let mut second = pin!(output.push(batch(), OUTPUT_WINDOW_BYTES));
+        assert!(futures::poll!(second.as_mut()).is_pending());
+        assert_eq!(reported(&sent, "sent_messages"), NodeMetricValue::Count(1));
+        assert!(matches!(poll_fn(|cx| output.poll_next(cx)).await, Some(Ok(_))));
+        assert_eq!(second.await, Pushed::Queued);
+        let n_bytes = 2 * OUTPUT_WINDOW_BYTES as u64;
+        assert_eq!(reported(&sent, "sent_messages"), NodeMetricValue::Count(2));
+        assert_eq!(reported(&sent, "sent_bytes"), NodeMetricValue::Count(n_bytes));
+        assert!(matches!(reported(&sent, "send_wait"), NodeMetricValue::TimeNs(1..)));
     }
 }

@@ -15,14 +15,17 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::registry::Lookup;
+use super::rewrite::{TaskInfo, rewrite};
+use super::shape::Shape;
 use super::task::{Body, TaskRun, panic_text};
 use super::{Inner, Worker};
 use crate::codec::{StageDecoder, apply_options};
 use crate::config::DistributedConfig;
 use crate::error::{Origin, Result, TransportError, to_remote};
-use crate::exec::{ExchangeRuntime, LocalTasks, SharedFetches};
+use crate::exec::{ExchangeRuntime, LocalTasks, SharedFetches, StagedWrites};
 use crate::ids::{OutputIdx, QueryId, StageId, TaskId, TaskIdx};
-use crate::limits::MAX_TASKS_PER_QUERY;
+use crate::limits::{DISCARD_WAIT, MAX_TASKS_PER_QUERY};
+use crate::metadata::Metadata;
 use crate::protocol::{AddTasks, OpenQuery, SessionEvent, StagePlan, TaskPlan, TaskReport};
 use crate::transport::WorkerChannel;
 
@@ -30,8 +33,11 @@ use crate::transport::WorkerChannel;
 pub(super) struct Query {
     id: QueryId,
     deadline: Option<Instant>,
+    metadata: Metadata,
     config: SessionConfig,
     events: mpsc::Sender<SessionEvent>,
+    /// What its tasks write here.
+    writes: Arc<StagedWrites>,
     state: Mutex<State>,
 }
 
@@ -83,8 +89,10 @@ impl Query {
         Self {
             id: open.query,
             deadline: open.deadline,
+            metadata: open.metadata.clone(),
             config: apply_options(worker.options.session.config(), &open.options),
             events,
+            writes: Arc::default(),
             state: Mutex::default(),
         }
     }
@@ -142,7 +150,8 @@ impl Query {
         task: TaskPlan,
     ) -> datafusion::common::Result<Body> {
         let context = self.task_context(worker, stage, task.task);
-        let decode = || decoder.decode(task.leaves, &context);
+        let leaves = task.leaves;
+        let decode = || decoder.decode(leaves, &context);
         // Decoders of other crates assert on what they read.
         let plan: Arc<dyn ExecutionPlan> =
             catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|panic| {
@@ -151,7 +160,20 @@ impl Query {
                     panic_text(panic.as_ref())
                 )))
             })?;
-        Ok(Body { plan, context: Arc::new(context) })
+        let rewriters = &worker.options.rewriters;
+        if rewriters.is_empty() {
+            return Ok(Body { plan, shape: None, context: Arc::new(context) });
+        }
+        let shape = Some(Shape::of(&plan));
+        let info = TaskInfo {
+            task: TaskId { query: self.id, stage: stage.stage, task: task.task },
+            n_tasks: stage.n_tasks,
+            worker: &worker.options.name,
+            metadata: &self.metadata,
+            context: &context,
+        };
+        let plan = rewrite(rewriters, plan, &info)?;
+        Ok(Body { plan, shape, context: Arc::new(context) })
     }
 
     fn task_context(&self, worker: &Arc<Inner>, stage: &StagePlan, task: TaskIdx) -> TaskContext {
@@ -166,6 +188,7 @@ impl Query {
             gate: None,
             local: Some(Arc::new(Local { worker: Arc::downgrade(worker), query: self.id })),
             fetches: SharedFetches::default(),
+            writes: Arc::clone(&self.writes),
         };
         TaskContext::from(&worker.options.session)
             .with_session_config(self.config.clone().with_extension(Arc::new(runtime)))
@@ -254,6 +277,14 @@ impl Query {
             if let Some(report) = task.last_report() {
                 event.send(SessionEvent::TaskDone(report));
             }
+        }
+    }
+
+    /// Deletes what its tasks wrote and the coordinator didn't put in place, after the end of the
+    /// query.
+    pub(super) async fn discard_writes(&self) {
+        if tokio::time::timeout(DISCARD_WAIT, self.writes.discard()).await.is_err() {
+            log::warn!("files that query {} wrote may be left: its store is slow", self.id);
         }
     }
 

@@ -25,6 +25,18 @@ pub(super) struct Registry {
     changed: Notify,
     n_parked: AtomicUsize,
     max_parked: usize,
+    /// Queries that have ended and delete what they wrote.
+    n_discarding: AtomicUsize,
+}
+
+/// Held while an ended query's files are deleted.
+pub(super) struct Discarding<'a>(&'a Registry);
+
+impl Drop for Discarding<'_> {
+    fn drop(&mut self) {
+        self.0.n_discarding.fetch_sub(1, Ordering::AcqRel);
+        self.0.changed.notify_waiters();
+    }
 }
 
 /// What a look at the registry found.
@@ -44,6 +56,7 @@ impl Registry {
             changed: Notify::new(),
             n_parked: AtomicUsize::new(0),
             max_parked,
+            n_discarding: AtomicUsize::new(0),
         }
     }
 
@@ -90,12 +103,18 @@ impl Registry {
         self.changed.notify_waiters();
     }
 
-    /// Resolves when no query is left.
+    /// Keeps the worker busy while the guard lives: a query that has ended deletes its files.
+    pub(super) fn discarding(&self) -> Discarding<'_> {
+        self.n_discarding.fetch_add(1, Ordering::AcqRel);
+        Discarding(self)
+    }
+
+    /// Resolves when no query is left, nor files of one that has ended.
     pub(super) async fn idle(&self) {
         loop {
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
-            if self.queries.is_empty() {
+            if self.queries.is_empty() && self.n_discarding.load(Ordering::Acquire) == 0 {
                 return;
             }
             changed.await;

@@ -70,7 +70,13 @@ impl SessionServer {
             Lease { worker: Arc::clone(&self.worker), query: self.query.id(), end: None };
         let reason = self.serve().await;
         lease.end = Some(reason.clone());
+        // A process that drains stays until its files are gone.
+        let worker = Arc::clone(&self.worker);
+        let discarding = worker.registry.discarding();
         drop(lease);
+        // Before the coordinator sees the end of the session.
+        self.query.discard_writes().await;
+        drop(discarding);
         if !matches!(reason, TransportError::QueryEnded(_)) {
             // Nobody may be there to hear it.
             let _ = self.peer.events.try_send(SessionEvent::Failed(reason));

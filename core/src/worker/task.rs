@@ -17,6 +17,8 @@ use tokio::task::AbortHandle;
 use super::Inner;
 use super::lifecycle::{Action, Event, Lifecycle};
 use super::output::{Output, Pushed};
+use super::sent::Sent;
+use super::shape::Shape;
 use super::split::split;
 use crate::error::{ErrorKind, Origin, RemoteError, Result, TransportError, to_remote};
 use crate::ids::{OutputIdx, TaskId};
@@ -27,7 +29,19 @@ use crate::protocol::{SessionEvent, TaskReport};
 /// A decoded plan and what it is executed with.
 pub(super) struct Body {
     pub(super) plan: Arc<dyn ExecutionPlan>,
+    /// The plan's nodes as they came, where it was rewritten since.
+    pub(super) shape: Option<Shape>,
     pub(super) context: Arc<TaskContext>,
+}
+
+impl Body {
+    /// Metrics of each node that the coordinator knows.
+    fn metrics(&self) -> Vec<NodeMetrics> {
+        match &self.shape {
+            Some(shape) => shape.collect(&self.plan),
+            None => metrics::collect(&self.plan),
+        }
+    }
 }
 
 /// A task on its worker.
@@ -36,6 +50,7 @@ pub(super) struct TaskRun {
     id: TaskId,
     origin: Origin,
     outputs: Vec<Arc<Output>>,
+    sent: Arc<Sent>,
     /// Why there is no plan.
     failure: Option<TransportError>,
     state: Mutex<State>,
@@ -71,7 +86,8 @@ impl TaskRun {
         let n_outputs =
             body.as_ref().map_or(0, |body| body.plan.properties().partitioning.partition_count());
         let budget = &worker.options.channels.env().budget;
-        let new_output = || Arc::new(Output::new(Arc::clone(budget)));
+        let sent = Arc::<Sent>::default();
+        let new_output = || Arc::new(Output::new(Arc::clone(budget), Arc::clone(&sent)));
         let outputs = std::iter::repeat_with(new_output).take(n_outputs).collect();
         let state = State {
             lifecycle: Lifecycle::new(n_outputs),
@@ -82,7 +98,8 @@ impl TaskRun {
             metrics: Vec::new(),
             is_reported: false,
         };
-        Arc::new(Self { worker, id, origin, outputs, failure, state: Mutex::new(state), events })
+        let state = Mutex::new(state);
+        Arc::new(Self { worker, id, origin, outputs, sent, failure, state, events })
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -136,12 +153,14 @@ impl TaskRun {
     pub(super) fn report(&self) -> Option<TaskReport> {
         let state = &mut *self.state.lock();
         let metrics = match &state.body {
-            Some(body) if state.lifecycle.was_started() => metrics::collect(&body.plan),
+            Some(body) if state.lifecycle.was_started() => body.metrics(),
             Some(_) => Vec::new(),
             None if std::mem::replace(&mut state.is_reported, true) => return None,
             None => std::mem::take(&mut state.metrics),
         };
-        Some(TaskReport { task: self.id, metrics })
+        // A task that never started has nothing to say.
+        let sent = if metrics.is_empty() { Vec::new() } else { self.sent.report() };
+        Some(TaskReport { task: self.id, metrics, sent })
     }
 
     /// How a task went that is over, unless that was said before.
@@ -204,7 +223,7 @@ impl State {
     fn finish(&mut self) -> Option<Body> {
         let body = self.body.take()?;
         if !self.handles.is_empty() {
-            self.metrics = metrics::collect(&body.plan);
+            self.metrics = body.metrics();
         }
         self.drivers.abort_all();
         self.handles.clear();

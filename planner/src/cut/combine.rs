@@ -14,6 +14,7 @@ use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use super::{Cutter, Fragment, Placement, Spread, with_children};
+use crate::split::branch_tasks;
 
 /// What a node requires of one child.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,18 +44,30 @@ impl Cutter<'_> {
             .collect::<Result<Vec<_>>>()?;
         let wants_worker =
             placement != Placement::Head && children.iter().any(|child| child.wants_worker);
-        let is_hashed = children.iter().all(|child| child.spread == Spread::Hash);
+        let spread = common_spread(plan.as_ref(), &children);
         let plan = &detached_extremes(plan)?;
         Ok(Fragment {
             wanted: match placement {
-                Placement::Anywhere => children.iter().map(|child| child.wanted).max().unwrap_or(1),
+                Placement::Anywhere => self.wanted(plan, &children),
                 Placement::OneTask | Placement::Head => 1,
             },
             plan: with_children(plan, children.into_iter().map(|child| child.plan).collect())?,
             wants_worker,
             placement,
-            spread: if is_hashed { Spread::Hash } else { Spread::Arbitrary },
+            spread,
         })
+    }
+
+    /// How many tasks a node over these children is worth: a union's branches add up.
+    fn wanted(&self, plan: &Arc<dyn ExecutionPlan>, children: &[Fragment]) -> u32 {
+        let most = children.iter().map(|child| child.wanted).max().unwrap_or(1);
+        match plan.downcast_ref::<UnionExec>() {
+            Some(_) => {
+                let branches = children.iter().map(|child| &child.plan);
+                most.max(branch_tasks(branches, self.config, self.max_tasks))
+            }
+            None => most,
+        }
     }
 
     /// Where a node over these children runs.
@@ -67,9 +80,11 @@ impl Cutter<'_> {
         if children.iter().any(|child| child.placement == Placement::Head) {
             return Placement::Head;
         }
-        let keys_are_apart = children.iter().zip(requirements).any(|(child, requirement)| {
-            *requirement == Requirement::Keys && child.spread != Spread::Hash
-        });
+        let by_keys = children.iter().zip(requirements);
+        let mut by_keys = by_keys.filter(|(_, requirement)| **requirement == Requirement::Keys);
+        let first = by_keys.clone().next().map(|(child, _)| child.spread);
+        let keys_are_apart = first == Some(Spread::Arbitrary)
+            || by_keys.any(|(child, _)| Some(child.spread) != first);
         let needs_one_partition = requirements.contains(&Requirement::OnePartition);
         let is_union = plan.downcast_ref::<UnionExec>().is_some();
         let any_anywhere = children.iter().any(Fragment::is_anywhere);
@@ -113,6 +128,9 @@ impl Cutter<'_> {
         child: Fragment,
     ) -> Result<Fragment> {
         if let Some(sort) = plan.downcast_ref::<SortExec>() {
+            if let Some(sorted) = self.sort_by_ranges(sort, &child)? {
+                return Ok(sorted);
+            }
             let local = sort.clone().with_preserve_partitioning(true);
             let local: Arc<dyn ExecutionPlan> = Arc::new(local);
             let local = with_children(&local, vec![Arc::clone(&child.plan)])?;
@@ -127,6 +145,20 @@ impl Cutter<'_> {
         };
         let child = self.gather_rows(child)?;
         Ok(Fragment { plan: with_children(plan, vec![Arc::clone(&child.plan)])?, ..child })
+    }
+}
+
+/// How the rows of a node are spread whose partitions are its children's.
+fn common_spread(plan: &dyn ExecutionPlan, children: &[Fragment]) -> Spread {
+    let is_all = |spread| children.iter().all(|child| child.spread == spread);
+    // A union puts the partitions of one child behind those of another.
+    let is_union = plan.downcast_ref::<UnionExec>().is_some();
+    if is_all(Spread::Hash) {
+        Spread::Hash
+    } else if is_all(Spread::Groups) && !is_union {
+        Spread::Groups
+    } else {
+        Spread::Arbitrary
     }
 }
 
@@ -157,7 +189,11 @@ fn detached_extremes(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionP
 /// No task has to produce more than what the limit keeps or skips.
 fn limit_producers(limit: &GlobalLimitExec, child: Fragment) -> Fragment {
     match limit.fetch().map(|fetch| fetch.saturating_add(limit.skip())) {
-        Some(n_rows) if child.plan.fetch().is_none_or(|fetch| fetch > n_rows) => {
+        // More than 32 bits can't be sent, and spare nobody anything.
+        Some(n_rows)
+            if u32::try_from(n_rows).is_ok()
+                && child.plan.fetch().is_none_or(|fetch| fetch > n_rows) =>
+        {
             let plan = LocalLimitExec::new(Arc::clone(&child.plan), n_rows);
             Fragment { plan: Arc::new(plan), ..child }
         }

@@ -35,6 +35,7 @@ impl Cutter<'_> {
             producer: child.plan,
             kind: ExchangeKind::Shuffle,
             hash_exprs: exprs,
+            ranges: None,
             ordering,
             n_tasks: wanted,
             wants_worker,
@@ -63,12 +64,17 @@ impl Cutter<'_> {
             let plan = with_children(plan, vec![Arc::clone(&child.plan)])?;
             return Ok(Fragment { plan, spread: Spread::Arbitrary, ..child });
         }
-        let is_merge = plan.downcast_ref::<SortPreservingMergeExec>().is_some();
-        let producer = match is_merge || plan.fetch().is_some() {
+        let merge = plan.downcast_ref::<SortPreservingMergeExec>();
+        let producer = match merge.is_some() || plan.fetch().is_some() {
             true => with_children(plan, vec![Arc::clone(&child.plan)])?,
             false => Arc::clone(&child.plan),
         };
-        let exchange = self.coalesce(child, producer);
+        // Rows that have several orders are merged by the one that is asked for.
+        let ordering = match merge {
+            Some(merge) => Some(merge.expr().clone()),
+            None => producer.output_ordering().cloned(),
+        };
+        let exchange = self.coalesce(child, producer, ordering);
         let plan = with_children(plan, vec![Arc::clone(&exchange.plan)])?;
         Ok(Fragment { plan, ..exchange })
     }
@@ -85,7 +91,8 @@ impl Cutter<'_> {
             return self.gather_rows(child);
         }
         let producer = Arc::clone(&child.plan);
-        Ok(self.coalesce(child, producer))
+        let ordering = producer.output_ordering().cloned();
+        Ok(self.coalesce(child, producer, ordering))
     }
 
     /// Gathers a fragment into one task and one partition, keeping an order that it has.
@@ -100,18 +107,26 @@ impl Cutter<'_> {
     /// Reads a single-task fragment in one of several tasks; the others see nothing.
     pub(super) fn in_some_task(&mut self, child: Fragment) -> Fragment {
         let producer = Arc::clone(&child.plan);
-        let exchange = self.coalesce(child, producer);
+        let ordering = producer.output_ordering().cloned();
+        let exchange = self.coalesce(child, producer, ordering);
         Fragment { placement: Placement::Anywhere, wanted: 1, ..exchange }
     }
 
     /// Gives every task all rows, in one partition.
     pub(super) fn broadcast(&mut self, child: Fragment) -> Arc<dyn ExecutionPlan> {
-        let exchange = self.exchange(ExchangeKind::Broadcast, &child, Arc::clone(&child.plan));
+        let ordering = child.plan.output_ordering().cloned();
+        let exchange =
+            self.exchange(ExchangeKind::Broadcast, &child, Arc::clone(&child.plan), ordering);
         Arc::new(CoalescePartitionsExec::new(exchange))
     }
 
-    fn coalesce(&mut self, child: Fragment, producer: Arc<dyn ExecutionPlan>) -> Fragment {
-        let plan = self.exchange(ExchangeKind::Coalesce, &child, producer);
+    fn coalesce(
+        &mut self,
+        child: Fragment,
+        producer: Arc<dyn ExecutionPlan>,
+        ordering: Option<LexOrdering>,
+    ) -> Fragment {
+        let plan = self.exchange(ExchangeKind::Coalesce, &child, producer, ordering);
         Fragment {
             plan,
             wanted: 1,
@@ -121,13 +136,14 @@ impl Cutter<'_> {
         }
     }
 
-    fn exchange(
+    /// The place of an exchange that reads all partitions of `producer`, which a fragment becomes.
+    pub(super) fn exchange(
         &mut self,
         kind: ExchangeKind,
         child: &Fragment,
         producer: Arc<dyn ExecutionPlan>,
+        ordering: Option<LexOrdering>,
     ) -> Arc<dyn ExecutionPlan> {
-        let ordering = producer.output_ordering().cloned();
         let equivalences = merged_equivalences(&producer, 1, ordering.as_ref());
         let n_partitions = match child.is_spread() {
             // Two at least: readers must not rely on there being one.
@@ -138,6 +154,7 @@ impl Cutter<'_> {
             producer: Arc::clone(&producer),
             kind,
             hash_exprs: Vec::new(),
+            ranges: None,
             ordering,
             n_tasks: child.n_tasks(),
             wants_worker: child.wants_worker,
@@ -148,7 +165,7 @@ impl Cutter<'_> {
         Arc::new(DraftExchangeExec::new(draft_idx, &producer, equivalences, partitioning))
     }
 
-    fn add_draft(&mut self, draft: StageDraft) -> usize {
+    pub(super) fn add_draft(&mut self, draft: StageDraft) -> usize {
         self.drafts.push(draft);
         self.drafts.len() - 1
     }

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{JoinType, Result};
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_expr::expressions::UnKnownColumn;
+use datafusion::physical_expr::{Partitioning, PhysicalExpr};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::joins::{
     CrossJoinExec, HashJoinExec, NestedLoopJoinExec, PartitionMode,
 };
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use super::{Cutter, Fragment, Placement, Spread, with_children};
 
@@ -71,7 +73,9 @@ impl Cutter<'_> {
         if !is_spread || is_null_aware {
             return self.join_in_one_task(plan, left, right);
         }
-        if !emits_left(plan.as_ref()) && self.config.broadcast_joins {
+        // Of both sides by hash there is no order, which nodes above may rely on.
+        let may_broadcast = self.config.broadcast_joins || plan.output_ordering().is_some();
+        if !emits_left(plan.as_ref()) && may_broadcast {
             let left = self.broadcast(left);
             let plan = with_children(plan, vec![left, Arc::clone(&right.plan)])?;
             return Ok(Fragment { plan, ..right });
@@ -118,13 +122,22 @@ impl Cutter<'_> {
         right: Fragment,
     ) -> Result<Fragment> {
         let is_head = left.placement == Placement::Head || right.placement == Placement::Head;
-        let left = match left.n_tasks() > 1 || (is_head && left.placement != Placement::Head) {
+        let is_elsewhere =
+            |side: &Fragment| side.n_tasks() > 1 || (is_head && side.placement != Placement::Head);
+        let left = match is_elsewhere(&left) {
             true => self.gather_partitions(left)?,
             false => left,
         };
-        let right = match right.n_tasks() > 1 || (is_head && right.placement != Placement::Head) {
-            true => self.gather_partitions(right)?,
-            false => right,
+        let right = match right.plan.output_partitioning().clone() {
+            // The join keeps it, and nodes above may rely on it.
+            Partitioning::Hash(exprs, _)
+                if is_elsewhere(&right) && right.spread == Spread::Hash && are_known(&exprs)? =>
+            {
+                let ordering = right.plan.output_ordering().cloned();
+                self.shuffle(right, exprs, ordering)?.one_task()
+            }
+            _ if is_elsewhere(&right) => self.gather_partitions(right)?,
+            _ => right,
         };
         let collected = Arc::new(CoalescePartitionsExec::new(Arc::clone(&left.plan)));
         let plan = with_children(plan, vec![collected, Arc::clone(&right.plan)])?;
@@ -133,7 +146,17 @@ impl Cutter<'_> {
             wanted: 1,
             wants_worker: !is_head && (left.wants_worker || right.wants_worker),
             placement: if is_head { Placement::Head } else { Placement::OneTask },
-            spread: Spread::Arbitrary,
+            spread: right.spread,
         })
     }
+}
+
+/// Whether rows have what they are hashed by: it may have been projected away.
+fn are_known(exprs: &[Arc<dyn PhysicalExpr>]) -> Result<bool> {
+    for expr in exprs {
+        if expr.exists(|expr| Ok(expr.downcast_ref::<UnKnownColumn>().is_some()))? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

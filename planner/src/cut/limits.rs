@@ -21,10 +21,13 @@ impl Cutter<'_> {
     ) -> Result<Fragment> {
         // An aggregate's limit is one of groups, and a hint: the limit of rows is above it.
         let is_hint = planned.downcast_ref::<AggregateExec>().is_some();
-        let is_single = !fragment.is_spread() && has_one_partition(&fragment.plan);
         let Some(fetch) = fragment.plan.fetch() else { return Ok(fragment) };
-        if is_hint || is_single || !has_one_partition(planned) {
+        if is_hint || !has_one_partition(planned) {
             return Ok(fragment);
+        }
+        // It has one task so far, and a union above would give it more.
+        if !fragment.is_spread() && has_one_partition(&fragment.plan) {
+            return Ok(fragment.one_task());
         }
         let merge = single_partition(&fragment.plan);
         let merge = merge

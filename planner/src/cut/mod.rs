@@ -9,11 +9,15 @@ mod exchanges;
 mod joins;
 mod limits;
 mod nodes;
+mod ranges;
+mod requests;
+mod writes;
 
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result};
+use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
 use datafusion_tributary_core::codec::{CodecRegistry, check_node};
@@ -21,8 +25,11 @@ use datafusion_tributary_core::config::DistributedConfig;
 use datafusion_tributary_core::coordinator::ScopeId;
 
 pub(crate) use self::exchanges::{merged_equivalences, single_partition};
-use crate::draft::StageDraft;
+pub(crate) use self::writes::WriteCut;
+use crate::draft::{DraftExchangeExec, StageDraft};
+use crate::request::ExchangeRequestExec;
 use crate::size::{is_large_table, leaf_size};
+use crate::split::UserLeaves;
 
 /// How a fragment's rows are spread over its tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +38,9 @@ pub(crate) enum Spread {
     Arbitrary,
     /// By the hash that also decides the partition inside a task.
     Hash,
+    /// By the number of the partition: each leaf declares what its partitions hold, and all leaves
+    /// are cut between the same ones.
+    Groups,
 }
 
 /// How many tasks a fragment may have, and where.
@@ -75,7 +85,7 @@ impl Fragment {
         self.placement == Placement::Anywhere
     }
 
-    fn one_task(self) -> Self {
+    pub(crate) fn one_task(self) -> Self {
         let placement = match self.placement {
             Placement::Head => Placement::Head,
             Placement::Anywhere | Placement::OneTask => Placement::OneTask,
@@ -89,10 +99,14 @@ impl Fragment {
 pub(crate) struct Cutter<'a> {
     pub(crate) config: &'a DistributedConfig,
     pub(crate) codecs: &'a Arc<CodecRegistry>,
+    /// Leaves that the user sizes.
+    pub(crate) leaves: UserLeaves<'a>,
     /// Most tasks of a stage.
     pub(crate) max_tasks: u32,
     /// Partitions of each task.
     pub(crate) n_partitions: usize,
+    /// Whether a plan may be given exchanges that it would do without.
+    pub(crate) has_workers: bool,
     /// Stages in the order in which they were cut: producers before consumers.
     pub(crate) drafts: Vec<StageDraft>,
     /// Why parts stay in the head stage.
@@ -105,14 +119,18 @@ impl<'a> Cutter<'a> {
     pub(crate) fn new(
         config: &'a DistributedConfig,
         codecs: &'a Arc<CodecRegistry>,
+        leaves: UserLeaves<'a>,
         max_tasks: u32,
         n_partitions: usize,
+        has_workers: bool,
     ) -> Self {
         Self {
             config,
             codecs,
+            leaves,
             max_tasks,
             n_partitions,
+            has_workers,
             drafts: Vec::new(),
             local_reasons: Vec::new(),
             scope: ScopeId::default(),
@@ -133,33 +151,39 @@ impl<'a> Cutter<'a> {
         if let Some(subqueries) = plan.downcast_ref::<ScalarSubqueryExec>() {
             return self.cut_subqueries(plan, subqueries);
         }
+        if let Some(request) = plan.downcast_ref::<ExchangeRequestExec>() {
+            return self.cut_request(request);
+        }
         if let Some(reason) = check_node(plan, self.codecs) {
             return self.cut_local(plan, reason);
         }
         if plan.children().is_empty() {
-            let leaf = self.cut_leaf(plan);
+            let leaf = self.cut_leaf(plan)?;
             return self.finish_limit(plan, leaf);
         }
         self.cut_node(plan)
     }
 
-    fn cut_leaf(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Fragment {
-        if is_large_table(plan, self.config) {
+    fn cut_leaf(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Result<Fragment> {
+        let worth = self.leaves.worth(plan)?;
+        if worth.is_none() && is_large_table(plan, self.config) {
             self.add_reason(format!(
                 "{}: an in-memory table above distributed.max_inline_bytes",
                 plan.name()
             ));
-            return head(Arc::clone(plan));
+            return Ok(head(Arc::clone(plan)));
         }
-        let size = leaf_size(plan, self.config, self.max_tasks);
-        Fragment {
+        let size = match worth {
+            Some(worth) => worth.size(self.config, self.max_tasks),
+            None => leaf_size(plan, self.config, self.max_tasks),
+        };
+        Ok(Fragment {
             plan: Arc::clone(plan),
             wanted: size.n_tasks,
             wants_worker: size.wants_worker,
-            // A leaf whose partitions mean something is read as a whole.
-            placement: if size.is_whole { Placement::OneTask } else { Placement::Anywhere },
-            spread: Spread::Arbitrary,
-        }
+            placement: Placement::Anywhere,
+            spread: if size.has_groups { Spread::Groups } else { Spread::Arbitrary },
+        })
     }
 
     /// A node that can't run on a worker runs in the head stage. What is below it may still be
@@ -170,7 +194,14 @@ impl<'a> Cutter<'a> {
             self.n_scopes += count_scopes(plan)?;
             return Ok(head(Arc::clone(plan)));
         }
+        let (n_drafts, n_scopes) = (self.drafts.len(), self.n_scopes);
         let fragment = self.cut_node(plan)?;
+        // Producers run what they can of a sort, a merge or a limit, and this one they can't.
+        if self.drafts[n_drafts..].iter().any(|draft| self.holds_local(&draft.producer)) {
+            self.drafts.truncate(n_drafts);
+            self.n_scopes = n_scopes + count_scopes(plan)?;
+            return Ok(head(Arc::clone(plan)));
+        }
         match fragment.placement {
             Placement::Head => Ok(fragment),
             // Children that were left in the fragment run with the node in the head stage.
@@ -178,6 +209,16 @@ impl<'a> Cutter<'a> {
                 Ok(Fragment { plan: fragment.plan, ..head(Arc::clone(plan)) })
             }
         }
+    }
+
+    /// Whether a stage's plan has a node that can't be sent to a worker.
+    fn holds_local(&self, plan: &Arc<dyn ExecutionPlan>) -> bool {
+        let is_local = |node: &Arc<dyn ExecutionPlan>| {
+            node.downcast_ref::<DraftExchangeExec>().is_none()
+                && check_node(node, self.codecs).is_some()
+        };
+        // The closure never fails.
+        plan.exists(|node| Ok(is_local(node))).unwrap_or(true)
     }
 
     /// The head stage runs scalar subqueries before its main input; stages below it are sent with
@@ -225,7 +266,19 @@ pub(crate) fn with_children(
     children: Vec<Arc<dyn ExecutionPlan>>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-    Arc::clone(plan).replace_children(children, options)
+    let plan = Arc::clone(plan).replace_children(children, options)?;
+    Ok(without_stale_limit(&plan).unwrap_or(plan))
+}
+
+/// DISTINCT with a limit of groups in any order is refused by DataFusion where its rows have an order,
+/// which other children may bring. The limit is a hint, and the real one is above it.
+fn without_stale_limit(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
+    let aggregate = plan.downcast_ref::<AggregateExec>()?;
+    let is_without_direction = aggregate.limit_options()?.descending().is_none();
+    let is_stale = is_without_direction
+        && aggregate.get_minmax_desc().is_none()
+        && !aggregate.is_unordered_unfiltered_group_by_distinct();
+    is_stale.then(|| Arc::new(aggregate.with_new_limit_options(None)) as Arc<dyn ExecutionPlan>)
 }
 
 fn count_scopes(plan: &Arc<dyn ExecutionPlan>) -> Result<u32> {

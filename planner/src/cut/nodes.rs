@@ -14,7 +14,6 @@ use super::{Cutter, Fragment, Placement, Spread, joins, with_children};
 /// DataFusion's operators that read each child once, whatever runs them.
 const KNOWN_OPERATORS: &[&str] = &[
     "AggregateExec",
-    "AsyncFuncExec",
     "BoundedWindowAggExec",
     "BufferExec",
     "CoalesceBatchesExec",
@@ -38,6 +37,8 @@ const KNOWN_OPERATORS: &[&str] = &[
     "UnionExec",
     "UnnestExec",
     "WindowAggExec",
+    // That of asynchronous functions.
+    "async_func",
 ];
 
 /// Whether exchanges may be put below a node that runs in the head stage. A recursive query, say,
@@ -51,9 +52,14 @@ impl Cutter<'_> {
         if let Some(repartition) = plan.downcast_ref::<RepartitionExec>() {
             return self.cut_repartition(plan, repartition);
         }
-        if plan.downcast_ref::<SortPreservingMergeExec>().is_some()
-            || plan.downcast_ref::<CoalescePartitionsExec>().is_some()
-        {
+        if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() {
+            let child = self.cut(merge.input())?;
+            return match self.merge_by_ranges(merge, &child)? {
+                Some(sorted) => Ok(sorted),
+                None => self.gather_into(plan, child),
+            };
+        }
+        if plan.downcast_ref::<CoalescePartitionsExec>().is_some() {
             let child = self.cut(plan.children()[0])?;
             return self.gather_into(plan, child);
         }

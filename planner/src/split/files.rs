@@ -22,9 +22,12 @@ pub(super) fn split(
     config: &DistributedConfig,
 ) -> Result<Option<Vec<Arc<dyn ExecutionPlan>>>> {
     let Some(scan) = file_scan(leaf) else { return Ok(None) };
-    let per_task = match scan.output_ordering.is_empty() {
-        false => runs_by_task(scan, n_tasks, n_partitions),
-        true => groups_by_task(scan, n_tasks, n_partitions, config)?,
+    let per_task = if scan.output_partitioning.is_some() {
+        (0..n_tasks).map(|task| declared_groups(scan, task, n_tasks)).collect()
+    } else if scan.output_ordering.is_empty() {
+        groups_by_task(scan, n_tasks, n_partitions, config)?
+    } else {
+        runs_by_task(scan, n_tasks, n_partitions)
     };
     let slices = per_task.into_iter().map(|groups| slice(scan, groups));
     Ok(Some(slices.collect()))
@@ -33,6 +36,18 @@ pub(super) fn split(
 fn slice(scan: &FileScanConfig, groups: Vec<FileGroup>) -> Arc<dyn ExecutionPlan> {
     let slice = FileScanConfigBuilder::from(scan.clone()).with_file_groups(groups).build();
     DataSourceExec::from_data_source(slice)
+}
+
+/// Every task has all partitions, of which those of other tasks are empty: so the partitions hold what
+/// the scan declares. Which task has a partition depends on its number only, so that the two sides of a
+/// join meet.
+fn declared_groups(scan: &FileScanConfig, task: usize, n_tasks: usize) -> Vec<FileGroup> {
+    let groups = scan.file_groups.iter().enumerate();
+    let own = groups.map(|(idx, group)| match idx % n_tasks == task {
+        true => group.clone(),
+        false => FileGroup::default(),
+    });
+    own.collect()
 }
 
 /// Files in any order: even shares of bytes, as far as the format can be read in ranges, and
@@ -51,11 +66,16 @@ fn groups_by_task(
         Some(ranged) => ranged.file_groups,
         None => whole_files(scan, n_groups),
     };
-    groups.resize_with(n_groups, FileGroup::default);
-    // Dealt out in turn: where there are fewer groups than partitions, every task gets some.
+    groups.retain(|group| !group.is_empty());
+    let n_filled = groups.len();
     let mut tasks = vec![Vec::with_capacity(n_partitions); n_tasks];
+    // Neighbours go together: a range holds the row groups that begin in it, so of a file with few row
+    // groups the first range has all rows, and dealt out in turn one task could get those of all files.
     for (idx, group) in groups.into_iter().enumerate() {
-        tasks[idx % n_tasks].push(group);
+        tasks[idx * n_tasks / n_filled].push(group);
+    }
+    for groups in &mut tasks {
+        groups.resize_with(n_partitions, FileGroup::default);
     }
     Ok(tasks)
 }

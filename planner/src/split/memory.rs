@@ -10,13 +10,14 @@ use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::ExecutionPlan;
 
-/// Slices with the table's number of partitions; `None` for a table with an order or a limit.
+/// Slices with the table's number of partitions, whose rows stay in their order; `None` for a table
+/// with a limit.
 pub(super) fn split(
     leaf: &Arc<dyn ExecutionPlan>,
     table: &MemorySourceConfig,
     n_tasks: usize,
 ) -> Result<Option<Vec<Arc<dyn ExecutionPlan>>>> {
-    if !table.sort_information().is_empty() || leaf.fetch().is_some() {
+    if leaf.fetch().is_some() {
         return Ok(None);
     }
     let n_batches: usize = table.partitions().iter().map(Vec::len).sum();
@@ -84,7 +85,8 @@ fn slice(table: &MemorySourceConfig, share: &mut dyn Share) -> Result<Arc<dyn Ex
     let partitions = partitions
         .map(|partition| partition.iter().filter_map(&mut take).collect::<Result<Vec<_>>>())
         .collect::<Result<Vec<_>>>()?;
-    let source = MemorySourceConfig::try_new(&partitions, schema, table.projection().clone())?;
+    let source = MemorySourceConfig::try_new(&partitions, schema, table.projection().clone())?
+        .try_with_sort_information(table.sort_information().to_vec())?;
     Ok(DataSourceExec::from_data_source(source.with_show_sizes(table.show_sizes())))
 }
 
@@ -128,7 +130,7 @@ mod tests {
         n_tasks: usize,
     ) -> Result<Vec<Vec<Vec<Vec<i64>>>>> {
         let source = memory_table(leaf).expect("a table");
-        let slices = split(leaf, source, n_tasks)?.expect("it has no order");
+        let slices = split(leaf, source, n_tasks)?.expect("it has no limit");
         let rows =
             |batch: &RecordBatch| batch.column(0).as_primitive::<Int64Type>().values().to_vec();
         let of_slice = |slice: &Arc<dyn ExecutionPlan>| {

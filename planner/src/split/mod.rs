@@ -1,5 +1,7 @@
 //! Splits leaves into one slice a task.
 
+mod branches;
+mod custom;
 mod files;
 mod memory;
 
@@ -10,6 +12,8 @@ use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion_tributary_core::config::DistributedConfig;
 
+pub(crate) use self::branches::{branch_homes, branch_tasks};
+pub(crate) use self::custom::{UserLeaves, list};
 use crate::size::{file_scan, memory_table};
 
 /// The slices of a leaf for `n_tasks` tasks of `n_partitions` partitions each: together they are
@@ -32,7 +36,8 @@ pub(crate) fn split_leaf(
     Ok(slices.unwrap_or_else(|| whole_in_one(leaf, n_tasks, home)))
 }
 
-fn whole_in_one(
+/// A leaf that is whole in the slice of one task, and empty in the others.
+pub(crate) fn whole_in_one(
     leaf: &Arc<dyn ExecutionPlan>,
     n_tasks: usize,
     home: usize,

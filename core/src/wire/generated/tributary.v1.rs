@@ -186,13 +186,20 @@ pub struct TaskReport {
     pub task: ::core::option::Option<TaskId>,
     #[prost(message, repeated, tag = "2")]
     pub nodes: ::prost::alloc::vec::Vec<NodeMetrics>,
+    /// What the task's outputs measured.
+    #[prost(message, repeated, tag = "3")]
+    pub sent: ::prost::alloc::vec::Vec<NodeMetric>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct NodeMetrics {
     #[prost(message, repeated, tag = "1")]
     pub metrics: ::prost::alloc::vec::Vec<NodeMetric>,
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "3")]
+    pub n_children: u32,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct NodeMetric {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
@@ -202,12 +209,14 @@ pub struct NodeMetric {
     pub is_summary: bool,
     #[prost(string, optional, tag = "4")]
     pub category: ::core::option::Option<::prost::alloc::string::String>,
-    #[prost(oneof = "node_metric::Value", tags = "5, 6, 7, 8, 9")]
+    #[prost(message, repeated, tag = "10")]
+    pub labels: ::prost::alloc::vec::Vec<Label>,
+    #[prost(oneof = "node_metric::Value", tags = "5, 6, 7, 8, 9, 11, 12, 13")]
     pub value: ::core::option::Option<node_metric::Value>,
 }
 /// Nested message and enum types in `NodeMetric`.
 pub mod node_metric {
-    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum Value {
         #[prost(uint64, tag = "5")]
         Count(u64),
@@ -216,17 +225,51 @@ pub mod node_metric {
         #[prost(uint64, tag = "7")]
         TimeNs(u64),
         #[prost(message, tag = "8")]
-        Pruning(super::Pair),
+        Pruning(super::Pruning),
         #[prost(message, tag = "9")]
-        Ratio(super::Pair),
+        Ratio(super::Ratio),
+        #[prost(uint64, tag = "11")]
+        PeakBytes(u64),
+        #[prost(sint64, tag = "12")]
+        TimestampNs(i64),
+        #[prost(message, tag = "13")]
+        Custom(super::CustomMetric),
     }
 }
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Label {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub value: ::prost::alloc::string::String,
+}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Pair {
+pub struct Pruning {
     #[prost(uint64, tag = "1")]
-    pub first: u64,
+    pub pruned: u64,
     #[prost(uint64, tag = "2")]
-    pub second: u64,
+    pub matched: u64,
+    #[prost(uint64, tag = "3")]
+    pub fully_matched: u64,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Ratio {
+    #[prost(uint64, tag = "1")]
+    pub part: u64,
+    #[prost(uint64, tag = "2")]
+    pub total: u64,
+    /// How two of them become one: 0 adds both, 1 sets the total, 2 sets the part.
+    #[prost(uint32, tag = "3")]
+    pub merge: u32,
+    #[prost(bool, tag = "4")]
+    pub is_bare: bool,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CustomMetric {
+    #[prost(string, tag = "1")]
+    pub text: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "2")]
+    pub number: u64,
 }
 /// The error frame; variants of TransportError by number.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -281,7 +324,7 @@ pub struct WorkerInfo {
 /// Plan nodes of ours inside an encoded plan.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PlanNode {
-    #[prost(oneof = "plan_node::Node", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "plan_node::Node", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
     pub node: ::core::option::Option<plan_node::Node>,
 }
 /// Nested message and enum types in `PlanNode`.
@@ -298,6 +341,16 @@ pub mod plan_node {
         /// A node of a registered codec.
         #[prost(message, tag = "4")]
         Named(super::Named),
+        #[prost(message, tag = "5")]
+        PartialSort(super::PartialSort),
+        #[prost(message, tag = "6")]
+        PartitionedTopK(super::PartitionedTopK),
+        #[prost(message, tag = "7")]
+        Series(super::Series),
+        #[prost(message, tag = "8")]
+        Deal(super::Deal),
+        #[prost(message, tag = "9")]
+        StagedWrite(super::StagedWrite),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -353,6 +406,56 @@ pub struct SortExpr {
 pub struct Broadcast {
     #[prost(uint32, tag = "1")]
     pub n_copies: u32,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PartialSort {
+    #[prost(message, repeated, tag = "1")]
+    pub exprs: ::prost::alloc::vec::Vec<SortExpr>,
+    /// Leading keys in whose order the input is already.
+    #[prost(uint64, tag = "2")]
+    pub prefix_len: u64,
+    #[prost(bool, tag = "3")]
+    pub keeps_partitions: bool,
+    #[prost(uint64, optional, tag = "4")]
+    pub fetch: ::core::option::Option<u64>,
+}
+/// The first rows of each group of rows with equal leading keys.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PartitionedTopK {
+    #[prost(message, repeated, tag = "1")]
+    pub exprs: ::prost::alloc::vec::Vec<SortExpr>,
+    #[prost(uint64, tag = "2")]
+    pub prefix_len: u64,
+    #[prost(uint64, tag = "3")]
+    pub fetch: u64,
+    /// Whether rows that equal the last one that is kept are kept too.
+    #[prost(bool, tag = "4")]
+    pub keeps_ties: bool,
+}
+/// An encoded datafusion.PhysicalPlanNode of generate_series, and the order of its rows.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Series {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub series: ::prost::bytes::Bytes,
+    #[prost(message, repeated, tag = "2")]
+    pub ordering: ::prost::alloc::vec::Vec<SortExpr>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Deal {
+    #[prost(uint32, tag = "1")]
+    pub n_outputs: u32,
+    #[prost(uint32, tag = "2")]
+    pub n_tasks: u32,
+}
+/// A sink of files, whose files are staged.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StagedWrite {
+    /// The object store's URL.
+    #[prost(string, tag = "1")]
+    pub store: ::prost::alloc::string::String,
+    /// The path in it that is written to.
+    #[prost(string, tag = "2")]
+    pub directory: ::prost::alloc::string::String,
 }
 /// A payload of a codec that is registered under a name on both ends.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

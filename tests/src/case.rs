@@ -7,12 +7,13 @@ use std::sync::Arc;
 use datafusion::common::exec_err;
 use datafusion::error::Result;
 use datafusion_tributary::QueryReport;
-use datafusion_tributary::inproc::InProcessCluster;
 use datafusion_tributary_cli::check::{Rule, check_sql};
 use tempfile::TempDir;
 
+use crate::cluster::Cluster;
+use crate::site::{Site, unique};
 use crate::text::explain;
-use crate::world::{Extras, Sessions, World, settled};
+use crate::world::{Extras, Sessions, Stats, World, settled};
 use crate::{or_hang, tables};
 
 /// A statement that has to give the same with workers as without.
@@ -70,7 +71,7 @@ pub fn cases(setup: &[&str], statements: &[(&str, &str)], expect: Expect) -> Vec
     statements.iter().map(case).collect()
 }
 
-/// Checks one case in every world.
+/// Checks one case in every world, and over each network.
 ///
 /// # Panics
 /// With all failures.
@@ -78,7 +79,7 @@ pub async fn check_everywhere(case: &Case) {
     check_all(slice::from_ref(case)).await;
 }
 
-/// Checks cases in every world. Neighbours with the same set-up share their sessions.
+/// Checks cases in every world, and over each network. Neighbours with the same set-up share their sessions.
 ///
 /// # Panics
 /// With all failures.
@@ -92,7 +93,8 @@ pub async fn check_all(cases: &[Case]) {
 /// # Panics
 /// With all failures.
 pub async fn check_pairs(cases: &[Case]) {
-    let check = Check { worlds: World::pairs(), ..Check::default() };
+    let (worlds, networks) = (World::pairs(), Site::over_networks_swapped());
+    let check = Check { worlds, networks, ..Check::default() };
     check.run(cases).await;
 }
 
@@ -101,6 +103,8 @@ pub async fn check_pairs(cases: &[Case]) {
 pub struct Check {
     /// Where the cases run.
     pub worlds: Vec<World>,
+    /// Where they run besides.
+    pub networks: Vec<Site>,
     /// What sessions and workers have in addition.
     pub extras: Extras,
     /// The folder of the tables, in place of the shared one.
@@ -109,7 +113,12 @@ pub struct Check {
 
 impl Default for Check {
     fn default() -> Self {
-        Self { worlds: World::all(), extras: Extras::default(), data: None }
+        Self {
+            worlds: World::all(),
+            networks: Site::over_networks(),
+            extras: Extras::default(),
+            data: None,
+        }
     }
 }
 
@@ -130,10 +139,11 @@ impl Check {
             None => tables::files().await,
         };
         let mut failures = Vec::new();
-        for world in &self.worlds {
-            let found = self.run_in(world, cases, data.path()).await;
-            failures.extend(found.into_iter().map(|failure| format!("[{world}] {failure}")));
-            // a second world would most likely wait as long again
+        let sites = self.sites();
+        for site in &sites {
+            let found = self.run_at(site, cases, data.path()).await;
+            failures.extend(found.into_iter().map(|failure| format!("[{site}] {failure}")));
+            // a second site would most likely wait as long again
             if failures.iter().any(|failure| failure.contains("it hangs")) {
                 break;
             }
@@ -143,13 +153,20 @@ impl Check {
             failures.is_empty(),
             "{} of {} checks fail:\n{}",
             failures.len(),
-            cases.len() * self.worlds.len(),
+            cases.len() * sites.len(),
             shown.join("\n\n")
         );
     }
 
-    async fn run_in(&self, world: &World, cases: &[Case], data: &Path) -> Vec<String> {
-        let cluster = match world.start(&self.extras) {
+    /// Where the cases run, each place once.
+    fn sites(&self) -> Vec<Site> {
+        let worlds = self.worlds.iter().map(|world| Site::from(*world));
+        unique(worlds.chain(self.networks.iter().copied()))
+    }
+
+    async fn run_at(&self, site: &Site, cases: &[Case], data: &Path) -> Vec<String> {
+        let world = &site.world;
+        let cluster = match site.start(&self.extras).await {
             Ok(cluster) => cluster,
             Err(e) => return vec![format!("no cluster: {e}")],
         };
@@ -178,7 +195,7 @@ impl Check {
     async fn sessions(
         &self,
         world: &World,
-        cluster: &InProcessCluster,
+        cluster: &Cluster,
         case: &Case,
         data: &Path,
     ) -> Result<Sessions> {
@@ -206,7 +223,7 @@ fn shortened(mut text: String) -> String {
 pub async fn check_case(
     world: &World,
     sessions: &Sessions,
-    cluster: &InProcessCluster,
+    cluster: &impl Stats,
     case: &Case,
 ) -> Result<()> {
     let Sessions { single, distributed } = sessions;

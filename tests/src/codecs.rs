@@ -74,8 +74,9 @@ impl PhysicalExtensionCodec for NumbersCodec {
         _proto_converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match buf {
-            [n_partitions, is_projected] => {
-                Ok(Arc::new(NumbersExec::new(usize::from(*n_partitions), *is_projected == 1)))
+            [first, n_partitions, is_projected] => {
+                let (first, n_partitions) = (usize::from(*first), usize::from(*n_partitions));
+                Ok(Arc::new(NumbersExec::slice(first, n_partitions, *is_projected == 1)))
             }
             _ => not_impl_err!("a payload of {} bytes", buf.len()),
         }
@@ -91,6 +92,7 @@ impl PhysicalExtensionCodec for NumbersCodec {
             return not_impl_err!("not a NumbersExec");
         };
         buf.extend([
+            u8::try_from(numbers.first()).unwrap_or(u8::MAX),
             u8::try_from(numbers.n_partitions()).unwrap_or(u8::MAX),
             u8::from(numbers.has_column()),
         ]);

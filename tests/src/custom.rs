@@ -55,19 +55,31 @@ impl TableProvider for Numbers {
 /// The scan of [`Numbers`].
 #[derive(Debug)]
 pub struct NumbersExec {
+    /// The number of its first partition in the table.
+    first: usize,
     properties: Arc<PlanProperties>,
 }
 
 impl NumbersExec {
     /// A scan of so many partitions, with its column or without any.
     pub fn new(n_partitions: usize, has_column: bool) -> Self {
+        Self::slice(0, n_partitions, has_column)
+    }
+
+    /// A scan of some of the table's partitions.
+    pub fn slice(first: usize, n_partitions: usize, has_column: bool) -> Self {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(numbers_schema(has_column)),
             Partitioning::UnknownPartitioning(n_partitions),
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
-        Self { properties: Arc::new(properties) }
+        Self { first, properties: Arc::new(properties) }
+    }
+
+    /// The number of its first partition in the table.
+    pub fn first(&self) -> usize {
+        self.first
     }
 
     /// Its partitions.
@@ -83,7 +95,7 @@ impl NumbersExec {
 
 impl DisplayAs for NumbersExec {
     fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "NumbersExec: partitions={}", self.n_partitions())
+        write!(f, "NumbersExec: first={}, partitions={}", self.first, self.n_partitions())
     }
 }
 
@@ -127,7 +139,7 @@ impl ExecutionPlan for NumbersExec {
         partition: usize,
         _context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        stream(partition, self.has_column())
+        stream(self.first + partition, self.has_column())
     }
 }
 

@@ -3,22 +3,32 @@
 //!
 //! A [`Case`] is data: statements that prepare a session, and one that is compared. It runs in every
 //! [`World`], that is with 1, 2 and 4 workers, 1 and 4 partitions per task, and with batches that are
-//! handed over or go through the wire encoding.
+//! handed over or go through the wire encoding; and at one [`Site`] over each network.
 
+pub mod boundaries;
 pub mod case;
+pub mod cluster;
 pub mod codecs;
 pub mod custom;
 pub mod differential;
 pub mod functions;
 pub mod hand;
+pub mod paged;
 pub mod processes;
+pub mod site;
 pub mod slt;
+pub mod spans;
+pub mod splitters;
+pub mod stages;
 pub mod tables;
 pub mod text;
+pub mod watch;
 pub mod world;
 
 pub use case::{Case, Check, Expect, cases, check_all, check_everywhere, check_pairs};
-pub use world::{Extras, Place, Sessions, World, settled};
+pub use cluster::{Cluster, ClusterSpec, Way};
+pub use site::Site;
+pub use world::{Extras, Place, Sessions, Stats, World, settled};
 
 use std::future::Future;
 use std::time::Duration;

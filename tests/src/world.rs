@@ -7,12 +7,16 @@ use std::sync::Arc;
 use datafusion::error::Result;
 use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
 use datafusion::logical_expr::ScalarUDF;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion_proto::physical_plan::PhysicalExtensionCodec;
 use datafusion_tributary::inproc::InProcessCluster;
-use datafusion_tributary::{DistributedExt, DistributedOptions};
+use datafusion_tributary::{DistributedExt, DistributedOptions, WorkerStats};
 
 use tempfile::TempDir;
 
+use crate::cluster::Cluster;
+use crate::site::Site;
 use crate::tables::DATA;
 use crate::{or_hang, tables};
 
@@ -68,19 +72,6 @@ impl World {
         [false, true].into_iter().flat_map(both).collect()
     }
 
-    /// A cluster of this size.
-    ///
-    /// # Errors
-    /// The cluster's.
-    pub fn start(&self, extras: &Extras) -> Result<InProcessCluster> {
-        let cluster = InProcessCluster::builder()
-            .workers(self.n_workers)
-            .force_encode(self.force_encode)
-            .session_state(extras.worker_state()?)
-            .start()?;
-        Ok(cluster)
-    }
-
     fn config(&self, extras: &Extras) -> SessionConfig {
         let config = SessionConfig::new()
             .with_information_schema(true)
@@ -96,6 +87,12 @@ impl fmt::Display for World {
     }
 }
 
+/// Rules of a session.
+pub type Rules = Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>;
+
+/// Codecs by name.
+pub type Codecs = Vec<(&'static str, Arc<dyn PhysicalExtensionCodec>)>;
+
 /// What sessions and workers have besides DataFusion's own.
 #[derive(Clone, Copy, Debug)]
 pub struct Extras {
@@ -105,11 +102,21 @@ pub struct Extras {
     pub functions: fn() -> Vec<ScalarUDF>,
     /// Tables of both sessions.
     pub tables: fn(&SessionContext) -> Result<()>,
+    /// Optimizer rules of the distributed session.
+    pub rules: fn() -> Rules,
+    /// Codecs of the distributed session and of the workers.
+    pub codecs: fn() -> Codecs,
 }
 
 impl Default for Extras {
     fn default() -> Self {
-        Self { config: |config| config, functions: Vec::new, tables: |_| Ok(()) }
+        Self {
+            config: |config| config,
+            functions: Vec::new,
+            tables: |_| Ok(()),
+            rules: Vec::new,
+            codecs: Vec::new,
+        }
     }
 }
 
@@ -165,7 +172,12 @@ impl Sessions {
         let builder =
             || SessionStateBuilder::new().with_config(world.config(extras)).with_default_features();
         let single = SessionContext::new_with_state(builder().build());
-        let state = builder().with_distributed_planner(workers).build();
+        let rules = (extras.rules)().into_iter();
+        let ruled = rules.fold(builder(), SessionStateBuilder::with_physical_optimizer_rule);
+        let codecs = (extras.codecs)().into_iter();
+        let options =
+            codecs.fold(workers.into(), |options, (name, codec)| options.with_codec(name, codec));
+        let state = ruled.with_distributed_planner(options).build();
         let distributed = SessionContext::new_with_state(state);
         extras.apply(&single)?;
         extras.apply(&distributed)?;
@@ -197,11 +209,29 @@ async fn run(ctx: &SessionContext, sql: &str) -> Result<()> {
     Ok(())
 }
 
+/// Workers that can tell what they hold.
+pub trait Stats {
+    /// What each of them holds now.
+    fn worker_stats(&self) -> Vec<WorkerStats>;
+}
+
+impl Stats for InProcessCluster {
+    fn worker_stats(&self) -> Vec<WorkerStats> {
+        Self::worker_stats(self)
+    }
+}
+
+impl Stats for Cluster {
+    fn worker_stats(&self) -> Vec<WorkerStats> {
+        Self::worker_stats(self)
+    }
+}
+
 /// Waits until no worker has a query, a task, or a reserved byte left.
 ///
 /// # Errors
 /// What is left, where something stays.
-pub async fn settled(cluster: &InProcessCluster) -> Result<()> {
+pub async fn settled(cluster: &impl Stats) -> Result<()> {
     let is_idle = || {
         cluster.worker_stats().iter().all(|stats| {
             stats.queries + stats.tasks + stats.spawned_tasks + stats.reserved_bytes == 0
@@ -219,7 +249,9 @@ pub async fn settled(cluster: &InProcessCluster) -> Result<()> {
 #[derive(Debug)]
 pub struct Place {
     /// The workers.
-    pub cluster: InProcessCluster,
+    pub cluster: Cluster,
+    /// How they are reached and run.
+    pub site: Site,
     /// With the tables and settings of the set-up.
     pub sessions: Sessions,
     data: Arc<TempDir>,
@@ -230,9 +262,10 @@ impl Place {
     ///
     /// # Panics
     /// Where that fails, which is no test's subject.
-    pub async fn open(world: World, extras: Extras, setup: &[&str]) -> Self {
-        let cluster = world.start(&extras).expect("workers");
-        Self::on(cluster, world, extras, setup).await
+    pub async fn open(site: impl Into<Site>, extras: Extras, setup: &[&str]) -> Self {
+        let site = site.into();
+        let cluster = site.start(&extras).await.expect("workers");
+        Self::on(cluster, site, extras, setup).await
     }
 
     /// Sets up sessions on workers that are there.
@@ -240,15 +273,32 @@ impl Place {
     /// # Panics
     /// Where that fails, which is no test's subject.
     pub async fn on(
-        cluster: InProcessCluster,
-        world: World,
+        cluster: impl Into<Cluster>,
+        site: impl Into<Site>,
         extras: Extras,
         setup: &[&str],
     ) -> Self {
+        let cluster = cluster.into();
+        let options = cluster.options();
+        Self::with(cluster, options, site, extras, setup).await
+    }
+
+    /// Sets up sessions with these options, which lead to the workers.
+    ///
+    /// # Panics
+    /// Where that fails, which is no test's subject.
+    pub async fn with(
+        cluster: impl Into<Cluster>,
+        options: DistributedOptions,
+        site: impl Into<Site>,
+        extras: Extras,
+        setup: &[&str],
+    ) -> Self {
+        let (cluster, site) = (cluster.into(), site.into());
         let data = tables::files().await;
-        let sessions = Sessions::new(&world, &extras, &cluster).await.expect("sessions");
+        let sessions = Sessions::new(&site.world, &extras, options).await.expect("sessions");
         sessions.set_up(setup, data.path()).await.expect("the set-up runs");
-        Self { cluster, sessions, data }
+        Self { cluster, site, sessions, data }
     }
 
     /// The folder of the shared tables.

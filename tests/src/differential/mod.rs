@@ -4,6 +4,7 @@
 //! the text. A query's seed holds its world's, so that one query can be repeated.
 
 mod class;
+mod invariant;
 mod kinds;
 mod query;
 mod rng;
@@ -14,11 +15,12 @@ mod tables;
 mod tally;
 mod world;
 
+pub use invariant::{InvariantTally, check_invariant};
 pub use tally::Tally;
 
 use datafusion::error::Result;
 
-use crate::slt::Way;
+use crate::cluster::Way;
 use crate::slt::report::Outcome;
 use world::{Query, World};
 

@@ -26,11 +26,12 @@ const BOTH: &[(&str, &[&str])] = &[
 
 /// Of the session with workers.
 const DISTRIBUTED: &[(&str, &[&str])] = &[
-    ("distributed.min_bytes_per_task", &["0"]),
+    ("distributed.min_bytes_per_task", &["0", "0", "0", "2000"]),
     ("distributed.broadcast_joins", &["true", "true", "false"]),
     ("distributed.max_inline_bytes", &["1048576", "0"]),
     ("distributed.max_tasks_per_stage", &["0", "0", "3"]),
     ("distributed.compression", &["none", "lz4", "zstd"]),
+    ("distributed.range_sort_min_bytes", &["0", "1073741824"]),
 ];
 
 /// Of both sessions, before tables are opened.

@@ -14,9 +14,12 @@ use datafusion_sqllogictest::{DFColumnType, TestContext, TestFile, setup_scratch
 use datafusion_tributary::{DistributedConfig, DistributedExt};
 use sqllogictest::{Record, Runner, parse_file};
 
-use super::cluster::{Cluster, Way};
 use super::pair::{OTHER_SCRATCH, Pair};
 use super::report::{FileReport, Statements};
+use crate::cluster::{Cluster, ClusterSpec, Way};
+
+/// How many workers there are.
+const N_WORKERS: usize = 4;
 
 /// Runs a file on both sides; none where DataFusion's own runner leaves it out as well.
 ///
@@ -60,11 +63,10 @@ async fn distribute(ctx: &SessionContext, way: Way) -> Result<(SessionContext, C
     config.min_bytes_per_task = 0;
     let mut state = ctx.state();
     state.config_mut().options_mut().extensions.insert(config);
-    let cluster = Cluster::start(way, &state).await?;
+    let cluster = Cluster::start(&ClusterSpec::new(way, N_WORKERS), &state).await?;
     let functions = state.scalar_functions().clone();
-    let mut state = SessionStateBuilder::new_from_existing(state)
-        .with_distributed_planner(cluster.options.clone())
-        .build();
+    let mut state =
+        SessionStateBuilder::new_from_existing(state).with_distributed_planner(&cluster).build();
     restore(&mut state, &functions)?;
     Ok((SessionContext::new_with_state(state), cluster))
 }

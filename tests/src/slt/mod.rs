@@ -4,7 +4,6 @@
 //! session for each. What they expect isn't compared (plain DataFusion is the reference, as it is
 //! compiled here), but counted.
 
-pub(crate) mod cluster;
 mod data;
 mod exclude;
 mod file;
@@ -12,7 +11,8 @@ pub(crate) mod pair;
 pub(crate) mod report;
 mod source;
 
-pub use cluster::{Way, Ways};
 pub use file::run_file;
 pub use report::{FileReport, Report};
 pub use source::Source;
+
+pub use crate::cluster::{Way, Ways};

@@ -7,13 +7,13 @@ use datafusion::error::Result;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::metrics::Time;
 use datafusion::physical_plan::repartition::BatchPartitioner;
-use datafusion_tributary::inproc::InProcessCluster;
 use datafusion_tributary_cli::check::check_sql;
+use datafusion_tributary_tests::site::unique;
 use datafusion_tributary_tests::tables::{
-    BUILD_SIDE, EMPTY, LONELY, LONG_TEXTS, PARTITIONED_JOINS, write_table,
+    BUILD_SIDE, EMPTY, LONELY, LONG_TEXTS, PARTITIONED_JOINS, PROBE_SIDE, write_table,
 };
 use datafusion_tributary_tests::text::explain;
-use datafusion_tributary_tests::{Extras, Place, World, or_hang, settled};
+use datafusion_tributary_tests::{Extras, Place, Site, Way, or_hang, settled};
 
 const BUDGET_BYTES: usize = 1 << 20;
 const CYCLE: &str = "CREATE EXTERNAL TABLE cycle (k BIGINT NOT NULL, n BIGINT NOT NULL, pad VARCHAR NOT NULL) \
@@ -29,9 +29,8 @@ async fn two_sorted_producers_and_two_mergers() {
     let files = [[&low[0], &high[1]], [&low[1], &high[0]]].map(|keys| cycle_file(&keys));
     write_table(dir.path(), "cycle", &files).await.expect("written");
     let setup = ["SET datafusion.optimizer.prefer_existing_sort = true", CYCLE];
-    for force_encode in [false, true] {
-        let world = World { n_workers: 2, target_partitions: 1, force_encode };
-        let place = place(world, &[]).await;
+    for site in unique(Way::ALL.map(|way| Site::new(2, 1, way))) {
+        let place = place(site, &[]).await;
         place.sessions.set_up(&setup, dir.path()).await.expect("the set-up runs");
         let window =
             "SELECT k, n, pad, row_number() OVER (PARTITION BY k ORDER BY n) AS r FROM cycle";
@@ -47,7 +46,7 @@ async fn two_sorted_producers_and_two_mergers() {
             "SELECT a.k, a.n, b.pad FROM cycle a JOIN cycle b ON a.k = b.k AND a.n = b.n",
             "SELECT k, count(*), max(pad) FROM cycle GROUP BY k",
         ] {
-            check(&place, world, sql).await;
+            check(&place, sql).await;
         }
     }
 }
@@ -57,8 +56,8 @@ async fn two_sorted_producers_and_two_mergers() {
 async fn joins_with_empty_build_partitions() {
     let setup: Vec<_> =
         PARTITIONED_JOINS.into_iter().chain([BUILD_SIDE, EMPTY, LONELY, LONG_TEXTS]).collect();
-    for world in World::four_workers(&[1, 4]) {
-        let place = place(world, &setup).await;
+    for site in Site::four_workers(&[1, 4]) {
+        let place = place(site, &setup).await;
         for sql in [
             "SELECT t.n, t.s FROM lonely l JOIN long_texts t ON l.id = t.n",
             "SELECT t.n, t.s, l.id FROM lonely l RIGHT JOIN long_texts t ON l.id = t.n",
@@ -67,7 +66,7 @@ async fn joins_with_empty_build_partitions() {
             "SELECT t.n, t.s FROM empty e JOIN long_texts t ON e.id = t.n UNION ALL SELECT n, s FROM long_texts",
             "SELECT a.n, b.s FROM long_texts a JOIN long_texts b ON a.s = b.s WHERE a.n % 3 = 0",
         ] {
-            check(&place, world, sql).await;
+            check(&place, sql).await;
         }
     }
 }
@@ -75,8 +74,8 @@ async fn joins_with_empty_build_partitions() {
 /// More than the budget through each kind of exchange.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_than_the_budget() {
-    for world in World::four_workers(&[1, 4]) {
-        let place = place(world, &[BUILD_SIDE, LONG_TEXTS]).await;
+    for site in Site::four_workers(&[1, 4]) {
+        let place = place(site, &[BUILD_SIDE, LONG_TEXTS]).await;
         for sql in [
             "SELECT n, s FROM long_texts",
             "SELECT n, s FROM long_texts ORDER BY s",
@@ -84,28 +83,40 @@ async fn more_than_the_budget() {
             "SELECT b.id, t.s FROM long_texts t JOIN build_side b ON b.id = t.n",
             "SELECT n, s, row_number() OVER (PARTITION BY n % 7 ORDER BY s) AS r FROM long_texts",
         ] {
-            check(&place, world, sql).await;
+            check(&place, sql).await;
         }
     }
 }
 
-async fn place(world: World, setup: &[&str]) -> Place {
-    let cluster = InProcessCluster::builder()
-        .workers(world.n_workers)
-        .force_encode(world.force_encode)
-        .network_budget_bytes(BUDGET_BYTES)
-        .start()
-        .expect("workers");
-    Place::on(cluster, world, Extras::default(), setup).await
+/// A thousand outputs whose rows are few, so that each holds less than a message.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_outputs() {
+    for site in unique(Way::ALL.map(|way| Site::new(8, 16, way))) {
+        let place = place(site, &[PROBE_SIDE]).await;
+        for sql in [
+            "SELECT n, count(*), max(id) FROM probe_side GROUP BY n",
+            "SELECT id, n, row_number() OVER (PARTITION BY id ORDER BY n) AS r FROM probe_side",
+        ] {
+            check(&place, sql).await;
+        }
+    }
 }
 
-async fn check(place: &Place, world: World, sql: &str) {
+async fn place(site: impl Into<Site>, setup: &[&str]) -> Place {
+    let (site, extras) = (site.into(), Extras::default());
+    let state = extras.worker_state().expect("a state");
+    let cluster = site.start_with(&state, BUDGET_BYTES).await.expect("workers");
+    Place::on(cluster, site, extras, setup).await
+}
+
+async fn check(place: &Place, sql: &str) {
+    let site = place.site;
     let checked =
         or_hang(check_sql(&place.sessions.single, &place.sessions.distributed, sql)).await;
-    let verdict = checked.unwrap_or_else(|e| panic!("[{world}] {e}\n{sql}"));
-    let verdict = verdict.unwrap_or_else(|e| panic!("[{world}] {e}"));
-    assert_ne!(verdict.to_string(), "both fail", "[{world}] {sql}");
-    settled(&place.cluster).await.unwrap_or_else(|e| panic!("[{world}] {e}\n{sql}"));
+    let verdict = checked.unwrap_or_else(|e| panic!("[{site}] {e}\n{sql}"));
+    let verdict = verdict.unwrap_or_else(|e| panic!("[{site}] {e}"));
+    assert_ne!(verdict.to_string(), "both fail", "[{site}] {sql}");
+    settled(&place.cluster).await.unwrap_or_else(|e| panic!("[{site}] {e}\n{sql}"));
 }
 
 /// Some 60 rows of 200 bytes for each key, sorted.

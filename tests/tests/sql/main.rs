@@ -3,10 +3,22 @@
 //! One binary, because linking DataFusion is what takes longest.
 
 mod bad_input;
+mod boundaries;
 mod budget;
+mod custom_leaves;
+mod dataframes;
+mod declared_partitions;
+mod exactly_once;
 mod explain;
+mod explain_analyze;
+mod invariant;
 mod known_bugs;
+mod prepared;
 mod property;
+mod range_sort;
+mod rewriters;
 mod statements;
+mod task_routers;
 mod tpch;
 mod worlds;
+mod writes;

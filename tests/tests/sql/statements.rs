@@ -155,7 +155,9 @@ async fn show_lists_the_options() {
         "max_tasks_per_stage",
         "max_inline_bytes",
         "broadcast_joins",
+        "range_sort_min_bytes",
         "compression",
+        "explain_task_metrics",
     ] {
         assert!(
             all.lines().any(|line| line == format!("distributed.{option}")),

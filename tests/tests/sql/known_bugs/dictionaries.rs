@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    ArrayRef, DictionaryArray, Int32Array, Int64Array, ListArray, RecordBatch, StringArray,
-    StructArray,
+    ArrayRef, DictionaryArray, Int32Array, Int64Array, ListArray, MapArray, RecordBatch,
+    StringArray, StructArray,
 };
 use datafusion::arrow::buffer::OffsetBuffer;
-use datafusion::arrow::datatypes::{DataType, Field, Int32Type};
+use datafusion::arrow::datatypes::{DataType, Field, Fields, Int32Type};
 use datafusion::datasource::MemTable;
 use datafusion::error::Result;
 use datafusion::prelude::SessionContext;
@@ -60,6 +60,7 @@ const NESTED: &[(&str, &str)] = &[
         "carried by a sort",
         "SELECT n.id, n.l, n.s FROM nested n JOIN build_side b ON n.id = b.id ORDER BY n.id DESC",
     ),
+    ("of a map", "SELECT n.id, n.m FROM nested n JOIN build_side b ON n.id = b.id"),
     (
         "taken out",
         "SELECT s['word'] AS word, count(*) FROM nested JOIN build_side b ON nested.id = b.id GROUP BY 1",
@@ -81,7 +82,7 @@ async fn of_files_in_shuffles() {
 async fn inside_other_values() {
     let check = Check::with(Extras { tables, ..Extras::default() });
     let mut all = cases(&TABLES, NESTED, Expect::Distributed);
-    all.extend(cases(&TABLES, &[("rows", "SELECT id, s, l FROM nested")], Expect::Anywhere));
+    all.extend(cases(&TABLES, &[("rows", "SELECT id, s, l, m FROM nested")], Expect::Anywhere));
     check.run(&all).await;
 }
 
@@ -94,7 +95,7 @@ fn tables(ctx: &SessionContext) -> Result<()> {
     Ok(())
 }
 
-/// 30 rows: a struct and a list that hold dictionaries with NULLs.
+/// 30 rows: a struct, a list and a map that hold dictionaries with NULLs.
 fn nested_batch(first_id: i64, words: &[&str]) -> Result<RecordBatch> {
     let word_count = i32::try_from(words.len()).unwrap_or(1);
     let dictionary = |n_rows: i32| -> Result<ArrayRef> {
@@ -108,10 +109,20 @@ fn nested_batch(first_id: i64, words: &[&str]) -> Result<RecordBatch> {
     let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(first_id..first_id + 30));
     let word = Arc::new(Field::new("word", word_type.clone(), true));
     let structs = StructArray::from(vec![(word, dictionary(30)?)]);
+    let keys: ArrayRef =
+        Arc::new(StringArray::from_iter_values(["a", "b"].iter().cycle().take(60)));
+    let entry = Fields::from(vec![
+        Field::new("keys", DataType::Utf8, false),
+        Field::new("values", word_type.clone(), true),
+    ]);
+    let entries = StructArray::try_new(entry.clone(), vec![keys, dictionary(60)?], None)?;
+    let entries_field = Arc::new(Field::new("entries", DataType::Struct(entry), false));
+    let two_each = OffsetBuffer::from_lengths(std::iter::repeat_n(2, 30));
+    let maps = MapArray::try_new(entries_field, two_each, entries, None, false)?;
     let item = Arc::new(Field::new_list_field(word_type, true));
     let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(2, 30));
     let lists = ListArray::try_new(item, offsets, dictionary(60)?, None)?;
-    let columns: [(&str, ArrayRef); 3] =
-        [("id", ids), ("s", Arc::new(structs)), ("l", Arc::new(lists))];
+    let columns: [(&str, ArrayRef); 4] =
+        [("id", ids), ("s", Arc::new(structs)), ("l", Arc::new(lists)), ("m", Arc::new(maps))];
     Ok(RecordBatch::try_from_iter(columns)?)
 }

@@ -4,7 +4,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion_tributary_tests::tables::{
     BUILD_SIDE, EMPTY, PARTITIONED_JOINS, PROBE_SIDE, SORTED,
 };
-use datafusion_tributary_tests::{Extras, Place, World, or_hang, settled};
+use datafusion_tributary_tests::{Extras, Place, Site, or_hang, settled};
 use futures::{StreamExt, poll};
 
 const TABLES: [&str; 5] = [
@@ -96,8 +96,8 @@ async fn beside_others() {
 async fn places() -> Vec<Place> {
     let setup: Vec<_> = TABLES.iter().chain(&PARTITIONED_JOINS).copied().collect();
     let mut places = Vec::new();
-    for world in World::four_workers(&[1, 4]) {
-        places.push(Place::open(world, Extras::default(), &setup).await);
+    for site in Site::four_workers(&[1, 4]) {
+        places.push(Place::open(site, Extras::default(), &setup).await);
     }
     places
 }

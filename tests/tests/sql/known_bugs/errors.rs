@@ -9,11 +9,11 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::logical_expr::ScalarUDF;
-use datafusion_tributary::inproc::InProcessCluster;
+use datafusion_tributary::core::limits::NETWORK_BUDGET_BYTES;
 use datafusion_tributary_tests::functions::{failing, panicking};
 use datafusion_tributary_tests::tables::{BUILD_SIDE, NULLS, PARTITIONED_JOINS, PROBE_SIDE};
 use datafusion_tributary_tests::text::{error_of, text};
-use datafusion_tributary_tests::{Extras, Place, World, settled};
+use datafusion_tributary_tests::{Extras, Place, Site, settled};
 
 const TABLES: [&str; 3] = [BUILD_SIDE, PROBE_SIDE, NULLS];
 const HEALTHY: &str = "SELECT id, count(*) FROM probe_side GROUP BY id";
@@ -69,21 +69,21 @@ const CONSEQUENCES: [&str; 6] = [
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kinds_and_texts() {
-    for (world, place) in places().await {
+    for (site, place) in places().await {
         for (expression, words, is_kind) in KINDS {
             for shape in SHAPES {
                 let sql = shape.replace("{}", expression);
                 let error = error_of(&place.sessions.distributed, &sql).await;
                 let text = error.to_string();
-                assert!(text.contains(words), "'{words}' is not in, on {world}: {text}\n{sql}");
-                assert!(is_kind(error.find_root()), "another kind, on {world}: {error:?}\n{sql}");
+                assert!(text.contains(words), "'{words}' is not in, on {site}: {text}\n{sql}");
+                assert!(is_kind(error.find_root()), "another kind, on {site}: {error:?}\n{sql}");
                 for consequence in CONSEQUENCES {
                     assert!(
                         !text.contains(consequence),
-                        "'{consequence}', on {world}: {text}\n{sql}"
+                        "'{consequence}', on {site}: {text}\n{sql}"
                     );
                 }
-                settled(&place.cluster).await.unwrap_or_else(|e| panic!("{e}, on {world}\n{sql}"));
+                settled(&place.cluster).await.unwrap_or_else(|e| panic!("{e}, on {site}\n{sql}"));
             }
         }
     }
@@ -103,33 +103,34 @@ async fn kinds_of_one_process() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_place_is_named() {
-    for (world, place) in places().await {
+    for (site, place) in places().await {
         let error =
             error_of(&place.sessions.distributed, "SELECT fails_execution(n) AS x FROM probe_side")
                 .await;
         let text = error.to_string();
-        assert!(text.contains("worker inproc://") && text.contains("stage "), "{world}: {text}");
+        let worker = format!("worker {}://", site.way.scheme());
+        assert!(text.contains(&worker) && text.contains("stage "), "{site}: {text}");
     }
 }
 
 /// A panic is an error of its query, and the workers go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn panics() {
-    for (world, place) in places().await {
+    for (site, place) in places().await {
         for shape in SHAPES {
             let sql = shape.replace("{}", "panics(n)");
             let error = error_of(&place.sessions.distributed, &sql).await.to_string();
-            assert!(error.contains("the function met 77"), "{world}: {error}\n{sql}");
-            settled(&place.cluster).await.unwrap_or_else(|e| panic!("{e}, on {world}\n{sql}"));
+            assert!(error.contains("the function met 77"), "{site}: {error}\n{sql}");
+            settled(&place.cluster).await.unwrap_or_else(|e| panic!("{e}, on {site}\n{sql}"));
             let rows = text(&place.sessions.distributed, HEALTHY).await.expect("the workers go on");
-            assert_eq!(rows.lines().count(), 200, "{world}");
+            assert_eq!(rows.lines().count(), 200, "{site}");
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory() {
-    for world in World::four_workers(&[1, 4]) {
+    for site in Site::four_workers(&[1, 4]) {
         let runtime = RuntimeEnvBuilder::new()
             .with_memory_limit(16 * 1024, 1.0)
             .with_disk_manager_builder(
@@ -139,31 +140,26 @@ async fn memory() {
             .expect("a runtime");
         let state =
             SessionStateBuilder::new().with_default_features().with_runtime_env(runtime).build();
-        let cluster = InProcessCluster::builder()
-            .workers(world.n_workers)
-            .force_encode(world.force_encode)
-            .session_state(state)
-            .start()
-            .expect("workers");
-        let place = Place::on(cluster, world, Extras::default(), &TABLES).await;
+        let cluster = site.start_with(&state, NETWORK_BUDGET_BYTES).await.expect("workers");
+        let place = Place::on(cluster, site, Extras::default(), &TABLES).await;
         for sql in [
             "SELECT n, count(*), min(id) FROM probe_side GROUP BY n",
             "SELECT a.n FROM probe_side a JOIN probe_side b ON a.n = b.n JOIN probe_side c ON b.n = c.n",
         ] {
             let error = error_of(&place.sessions.distributed, sql).await;
             let is_kind = matches!(error.find_root(), DataFusionError::ResourcesExhausted(_));
-            assert!(is_kind, "another kind, on {world}: {error:?}\n{sql}");
-            settled(&place.cluster).await.unwrap_or_else(|e| panic!("{e}, on {world}\n{sql}"));
+            assert!(is_kind, "another kind, on {site}: {error:?}\n{sql}");
+            settled(&place.cluster).await.unwrap_or_else(|e| panic!("{e}, on {site}\n{sql}"));
         }
     }
 }
 
-async fn places() -> Vec<(World, Place)> {
+async fn places() -> Vec<(Site, Place)> {
     let extras = Extras { functions, ..Extras::default() };
     let setup: Vec<_> = TABLES.iter().chain(&PARTITIONED_JOINS).copied().collect();
     let mut places = Vec::new();
-    for world in World::four_workers(&[1, 4]) {
-        places.push((world, Place::open(world, extras, &setup).await));
+    for site in Site::four_workers(&[1, 4]) {
+        places.push((site, Place::open(site, extras, &setup).await));
     }
     places
 }

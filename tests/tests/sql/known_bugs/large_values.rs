@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::error::Result;
 use datafusion_tributary_tests::tables::{four, write_table};
-use datafusion_tributary_tests::{Check, Expect, World, cases};
+use datafusion_tributary_tests::{Check, Expect, Site, World, cases};
 use tempfile::TempDir;
 
 const TEXTS: &str = "CREATE EXTERNAL TABLE texts STORED AS PARQUET LOCATION '{data}/texts/'";
@@ -28,6 +28,7 @@ async fn a_text_of_20_mb() {
     ];
     let check = Check {
         worlds: World::small(),
+        networks: Site::small_over_networks(),
         data: Some(written("texts", four(texts)).await),
         ..Check::default()
     };
@@ -52,6 +53,7 @@ async fn rows_of_5000_columns() {
     ];
     let check = Check {
         worlds: World::small(),
+        networks: Site::small_over_networks(),
         data: Some(written("wide", four(wide)).await),
         ..Check::default()
     };
@@ -67,6 +69,7 @@ async fn a_plan_of_17_mib() {
     let sql = format!("SELECT id FROM texts WHERE s <> '{long}'");
     let check = Check {
         worlds: World::small(),
+        networks: Site::small_over_networks(),
         data: Some(written("texts", four(texts)).await),
         ..Check::default()
     };

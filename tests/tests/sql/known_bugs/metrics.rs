@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion_tributary_tests::tables::{BUILD_SIDE, EMPTY, NO_STATISTICS, PROBE_SIDE};
 use datafusion_tributary_tests::text::text;
-use datafusion_tributary_tests::{Extras, Place, World, or_hang, settled};
+use datafusion_tributary_tests::{Extras, Place, Site, or_hang, settled};
 
 const TABLES: [&str; 4] = [NO_STATISTICS, BUILD_SIDE, PROBE_SIDE, EMPTY];
 
@@ -22,17 +22,17 @@ const STATEMENTS: [&str; 8] = [
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn explain_analyze_shows_them() {
-    for world in World::four_workers(&[1, 4]) {
-        let place = Place::open(world, Extras::default(), &TABLES).await;
+    for site in Site::four_workers(&[1, 4]) {
+        let place = Place::open(site, Extras::default(), &TABLES).await;
         for sql in STATEMENTS {
             let analyzed =
                 or_hang(text(&place.sessions.distributed, &format!("EXPLAIN ANALYZE {sql}"))).await;
             let analyzed = analyzed.expect("no hang").unwrap_or_else(|e| panic!("{e}\n{sql}"));
-            assert!(analyzed.contains("Network"), "not distributed, on {world}:\n{analyzed}");
+            assert!(analyzed.contains("Network"), "not distributed, on {site}:\n{analyzed}");
             let scans = analyzed.lines().filter(|line| line.contains("DataSourceExec"));
             let n_rows = scans.filter(|line| line.contains("output_rows=")).count();
-            assert!(n_rows > 0, "no metrics of scans, on {world}:\n{analyzed}");
-            settled(&place.cluster).await.unwrap_or_else(|e| panic!("{e}, on {world}\n{sql}"));
+            assert!(n_rows > 0, "no metrics of scans, on {site}:\n{analyzed}");
+            settled(&place.cluster).await.unwrap_or_else(|e| panic!("{e}, on {site}\n{sql}"));
         }
     }
 }
@@ -40,14 +40,14 @@ async fn explain_analyze_shows_them() {
 /// What a program reads off the plan after the result is the sum over all tasks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_of_all_tasks_are_summed() {
-    for world in World::four_workers(&[1, 4]) {
-        let place = Place::open(world, Extras::default(), &TABLES).await;
+    for site in Site::four_workers(&[1, 4]) {
+        let place = Place::open(site, Extras::default(), &TABLES).await;
         let frame =
             place.sessions.distributed.sql("SELECT n, id FROM probe_side").await.expect("planned");
         let task = Arc::new(frame.task_ctx());
         let plan = frame.create_physical_plan().await.expect("planned");
         or_hang(collect(Arc::clone(&plan), task)).await.expect("no hang").expect("it runs");
-        assert_eq!(rows_of_scans(&plan), 5000, "{world}");
+        assert_eq!(rows_of_scans(&plan), 5000, "{site}");
     }
 }
 

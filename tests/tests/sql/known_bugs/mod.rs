@@ -2,13 +2,16 @@
 
 mod aggregates_of_nothing;
 mod build_side;
+mod client_files;
 mod codec_order;
 mod decimals;
 mod dictionaries;
 mod dropped_streams;
+mod dynamic_filters;
 mod empty_build_sides;
 mod errors;
 mod grouping_sets;
+mod hive_partitions;
 mod large_values;
 mod limits;
 mod lost_workers;
@@ -16,6 +19,7 @@ mod metrics;
 mod no_encoding;
 mod null_equality;
 mod orders;
+mod relied_on;
 mod scalar_subqueries;
 mod settings;
 mod shadowed_functions;

@@ -7,7 +7,7 @@ use datafusion::prelude::SessionConfig;
 use datafusion_tributary_tests::functions::{plus_one, showing};
 use datafusion_tributary_tests::tables::{BUILD_SIDE, PROBE_SIDE};
 use datafusion_tributary_tests::text::text;
-use datafusion_tributary_tests::{Case, Check, Expect, Extras, Place, World, cases};
+use datafusion_tributary_tests::{Case, Check, Expect, Extras, Place, Site, cases};
 
 const SETTINGS: [&str; 4] = [
     "SET datafusion.execution.time_zone = '+05:30'",
@@ -71,8 +71,8 @@ async fn defaults() {
 /// A case is a query after a `SET` in a session that has run queries already.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn set_later() {
-    for world in World::four_workers(&[1, 4]) {
-        let place = Place::open(world, EXTRAS(), &[BUILD_SIDE, PROBE_SIDE]).await;
+    for site in Site::four_workers(&[1, 4]) {
+        let place = Place::open(site, EXTRAS(), &[BUILD_SIDE, PROBE_SIDE]).await;
         for (setting, sql, seen) in [
             ("SET datafusion.execution.time_zone = '-03:00'", STATEMENTS[0].1, "-03:00"),
             ("SET datafusion.execution.batch_size = 333", STATEMENTS[1].1, "333"),
@@ -82,16 +82,16 @@ async fn set_later() {
         ] {
             place.sessions.set_up(&[setting], place.data()).await.expect("a setting");
             let rows = text(&place.sessions.distributed, sql).await.expect("it runs");
-            assert_eq!(rows, format!("{seen}\n5000"), "{setting} on {world}");
+            assert_eq!(rows, format!("{seen}\n5000"), "{setting} on {site}");
             for (name, sql) in STATEMENTS {
                 let case = Case::new(name, &[], sql);
                 let checked = datafusion_tributary_tests::case::check_case(
-                    &world,
+                    &site.world,
                     &place.sessions,
                     &place.cluster,
                     &case,
                 );
-                checked.await.unwrap_or_else(|e| panic!("{name} after {setting} on {world}: {e}"));
+                checked.await.unwrap_or_else(|e| panic!("{name} after {setting} on {site}: {e}"));
             }
         }
     }

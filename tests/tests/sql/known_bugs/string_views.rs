@@ -3,7 +3,7 @@
 use datafusion::physical_plan::collect;
 use datafusion_tributary::QueryReport;
 use datafusion_tributary_tests::tables::{BUILD_SIDE, LONG_TEXTS, PARTITIONED_JOINS};
-use datafusion_tributary_tests::{Expect, Extras, Place, World, cases, check_all, or_hang};
+use datafusion_tributary_tests::{Expect, Extras, Place, Site, cases, check_all, or_hang};
 
 const TABLES: [&str; 2] = [LONG_TEXTS, BUILD_SIDE];
 
@@ -29,12 +29,12 @@ async fn rows_are_right() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bytes_are_few() {
-    for world in World::four_workers(&[1, 4]) {
-        let place = Place::open(world, Extras::default(), &TABLES).await;
+    for site in Site::four_workers(&[1, 4]) {
+        let place = Place::open(site, Extras::default(), &TABLES).await;
         for (name, sql) in FEW {
             let n_bytes = exchanged_bytes(&place, sql).await;
-            assert!(n_bytes > 0, "{name} on {world}: nothing was counted");
-            assert!(n_bytes < FEW_BYTES, "{name} on {world}: {n_bytes} bytes crossed exchanges");
+            assert!(n_bytes > 0, "{name} on {site}: nothing was counted");
+            assert!(n_bytes < FEW_BYTES, "{name} on {site}: {n_bytes} bytes crossed exchanges");
         }
     }
 }
@@ -42,10 +42,10 @@ async fn bytes_are_few() {
 /// The counter sees what is there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bytes_are_many_where_rows_are() {
-    for world in World::four_workers(&[4]) {
-        let place = Place::open(world, Extras::default(), &TABLES).await;
+    for site in Site::four_workers(&[4]) {
+        let place = Place::open(site, Extras::default(), &TABLES).await;
         let n_bytes = exchanged_bytes(&place, "SELECT n, s FROM long_texts").await;
-        assert!(n_bytes > 4_000_000, "{world}: only {n_bytes} bytes crossed exchanges");
+        assert!(n_bytes > 4_000_000, "{site}: only {n_bytes} bytes crossed exchanges");
     }
 }
 

@@ -41,7 +41,7 @@ const SUM: &str = "SELECT count(*) AS items, sum(item) AS sum FROM pages";
 const FEW: &str = "SELECT page, item FROM pages LIMIT 3";
 
 /// The service. Only the header of a page says which one is next, so pages are found one by one, but
-/// fetched by whoever has time.
+/// fetched by whoever has time. It sleeps in place of a network, so that listing and fetching overlap.
 mod service {
     use super::*;
 

@@ -161,13 +161,12 @@ impl Assembler<'_> {
         let ordering = draft.ordering.clone();
         check_order(&producer, ordering.as_ref())?;
         let equivalences = match draft.kind {
-            ExchangeKind::Shuffle | ExchangeKind::Range | ExchangeKind::Concatenate => {
+            ExchangeKind::Shuffle
+            | ExchangeKind::Range
+            | ExchangeKind::Concatenate
+            | ExchangeKind::RoundRobin => {
                 let n_sources = routing.n_producers * routing.n_producer_partitions;
                 merged_equivalences(&producer, n_sources, ordering.as_ref())
-            }
-            ExchangeKind::RoundRobin => {
-                let n_sources = routing.n_producers * routing.n_producer_partitions;
-                merged_equivalences(&producer, n_sources, None)
             }
             // Each partition has one source.
             ExchangeKind::Coalesce | ExchangeKind::Broadcast => {

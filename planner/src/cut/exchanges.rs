@@ -181,6 +181,14 @@ pub(crate) fn single_partition(plan: &Arc<dyn ExecutionPlan>) -> Arc<dyn Executi
     }
 }
 
+/// What a plan's rows are gathered from in one process, if they are.
+pub(super) fn ungathered(plan: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
+    match plan.downcast_ref::<CoalescePartitionsExec>() {
+        Some(gather) if gather.fetch().is_none() => gather.input(),
+        _ => plan,
+    }
+}
+
 /// What still holds of a plan's rows when they come from several sources: equal values and global
 /// constants do; of the orders only the one that the sources are merged by.
 pub(crate) fn merged_equivalences(

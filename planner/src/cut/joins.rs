@@ -12,6 +12,7 @@ use datafusion::physical_plan::joins::{
 };
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
+use super::exchanges::ungathered;
 use super::{Cutter, Fragment, Placement, Spread, with_children};
 
 /// Whether a join reads its whole left side before the right one, in every partition.
@@ -50,11 +51,7 @@ impl Cutter<'_> {
         let children = plan.children();
         let (collected, right) = (children[0], children[1]);
         // What collects the left side inside one task is put back where it is needed.
-        let left = match collected.downcast_ref::<CoalescePartitionsExec>() {
-            Some(coalesce) if coalesce.fetch().is_none() => coalesce.input(),
-            _ => collected,
-        };
-        let left = self.cut(left)?;
+        let left = self.cut(ungathered(collected))?;
         let right = self.cut(right)?;
         let fragment = self.join(plan, left, right)?;
         self.finish_limit(plan, fragment)

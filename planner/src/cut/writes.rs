@@ -7,6 +7,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion_tributary_core::exec::{StagedWriteExec, WriteTarget};
 
+use super::exchanges::ungathered;
 use super::{Cutter, Fragment, with_children};
 
 /// Where a sink runs.
@@ -40,13 +41,5 @@ impl Cutter<'_> {
         let write: Arc<dyn ExecutionPlan> =
             Arc::new(StagedWriteExec::try_new(sink, target.clone())?);
         Ok(WriteCut::Spread(self.gather_rows(Fragment { plan: write, ..fragment })?.plan))
-    }
-}
-
-/// What a sink's rows are gathered from in one process.
-fn ungathered(rows: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
-    match rows.downcast_ref::<CoalescePartitionsExec>() {
-        Some(gather) if gather.fetch().is_none() => gather.input(),
-        _ => rows,
     }
 }

@@ -20,7 +20,7 @@ use datafusion_tributary_core::ids::StageId;
 use datafusion_tributary_core::protocol::StageRoutes;
 use url::Url;
 
-use crate::cut::merged_equivalences;
+use crate::cut::{merged_equivalences, without_stale_limit};
 use crate::draft::{DraftExchangeExec, StageDraft};
 use crate::route::{StageToRoute, TaskRouter, TaskToRoute, route};
 use crate::split::{UserLeaves, branch_homes, split_leaf, whole_in_one};
@@ -306,9 +306,12 @@ pub(crate) fn with_slices(
     task: usize,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let replaced = Arc::clone(plan).transform_up(|node| {
-        let slice =
-            node.downcast_ref::<TaskLeafExec>().map(|leaf| Arc::clone(&leaf.slices()[task]));
-        Ok(slice.map_or_else(|| Transformed::no(node), Transformed::yes))
+        // A slice may have an order that its whole leaf lacks.
+        let replaced = match node.downcast_ref::<TaskLeafExec>() {
+            Some(leaf) => Some(Arc::clone(&leaf.slices()[task])),
+            None => without_stale_limit(&node),
+        };
+        Ok(replaced.map_or_else(|| Transformed::no(node), Transformed::yes))
     })?;
     Ok(replaced.data)
 }

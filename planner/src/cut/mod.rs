@@ -272,7 +272,7 @@ pub(crate) fn with_children(
 
 /// DISTINCT with a limit of groups in any order is refused by DataFusion where its rows have an order,
 /// which other children may bring. The limit is a hint, and the real one is above it.
-fn without_stale_limit(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
+pub(crate) fn without_stale_limit(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
     let aggregate = plan.downcast_ref::<AggregateExec>()?;
     let is_without_direction = aggregate.limit_options()?.descending().is_none();
     let is_stale = is_without_direction

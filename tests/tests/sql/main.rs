@@ -15,6 +15,7 @@ mod invariant;
 mod known_bugs;
 mod prepared;
 mod property;
+mod random_queries;
 mod range_sort;
 mod rewriters;
 mod statements;

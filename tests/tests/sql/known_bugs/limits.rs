@@ -1,9 +1,11 @@
 //! A limit inside a broadcast build side, or anywhere else below the top, is taken once.
 
-use datafusion_tributary_tests::tables::{BUILD_SIDE, EMPTY, NULLS, PARTITIONED_JOINS, PROBE_SIDE};
+use datafusion_tributary_tests::tables::{
+    BUILD_SIDE, EMPTY, NULLS, PARTITIONED_JOINS, PROBE_SIDE, SORTED,
+};
 use datafusion_tributary_tests::{Expect, cases, check_all, check_pairs};
 
-const TABLES: [&str; 4] = [BUILD_SIDE, PROBE_SIDE, NULLS, EMPTY];
+const TABLES: [&str; 5] = [BUILD_SIDE, PROBE_SIDE, NULLS, EMPTY, SORTED];
 
 /// The rows that a limit picks without an order are any, so these statements count.
 const COUNTED: &[(&str, &str)] = &[
@@ -74,6 +76,15 @@ const COUNTED: &[(&str, &str)] = &[
     (
         "of distinct rows",
         "SELECT count(*), count(DISTINCT id) FROM (SELECT DISTINCT id FROM probe_side LIMIT 29 OFFSET 2)",
+    ),
+    // The files don't fit in one order; the slice of a task does.
+    (
+        "of distinct rows of sorted files",
+        "SELECT count(*) FROM (SELECT DISTINCT k FROM sorted LIMIT 5)",
+    ),
+    (
+        "of groups of sorted files",
+        "SELECT count(*) FROM (SELECT k, n FROM sorted GROUP BY k, n LIMIT 9 OFFSET 4)",
     ),
     (
         "twice",

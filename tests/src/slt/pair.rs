@@ -114,7 +114,7 @@ pub(crate) async fn compare(
             };
         }
         // Like an overflow, which depends on the rows that are together.
-        (Err(error), Ok(_)) if error.to_string().contains(PANIC) => {
+        (Err(error), Ok(_)) if is_panic(&error.to_string()) => {
             return Outcome::NotCompared(exclude::PANIC);
         }
         (Err(error), Ok(actual)) => {
@@ -292,6 +292,11 @@ fn is_write(plan: &LogicalPlan) -> bool {
 
 fn reads_table(plan: &LogicalPlan) -> bool {
     exclude::any_node(plan, |node| matches!(node, LogicalPlan::TableScan(_)))
+}
+
+/// Whether an error tells of a panic, here or in a task of the runtime.
+fn is_panic(error: &str) -> bool {
+    error.contains(PANIC) || error.contains("panicked with message")
 }
 
 pub(crate) fn panicked(panic: &(dyn Any + Send)) -> DataFusionError {

@@ -1,5 +1,5 @@
 //! Queries that are no SQL: the methods of `DataFrame`, and logical plans made by hand. A Substrait plan
-//! is such a logical plan by the time that it is planned.
+//! is such a logical plan by the time that it is planned; `substrait.rs` reads some.
 
 use std::sync::Arc;
 

@@ -6,6 +6,7 @@
 mod datafusion;
 mod kind;
 
+use std::any::Any;
 use std::fmt;
 
 pub use self::datafusion::{find_transport_error, to_remote};
@@ -179,6 +180,13 @@ pub fn bounded_text(mut text: String) -> String {
         text.push_str(&mark);
     }
     text
+}
+
+/// What a panic said.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    None.or_else(|| panic.downcast_ref::<&str>().copied())
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message")
 }
 
 #[cfg(test)]

@@ -27,4 +27,4 @@ pub use self::nodes::{
 pub use self::routing::{ExchangeKind, Routing, Source};
 pub use self::runtime::{ExchangeRuntime, LocalTasks, StageGate};
 pub use self::write::{StagedWriteExec, StagedWrites, WriteTarget};
-pub(crate) use self::write::{delete_all, read_report};
+pub(crate) use self::write::{delete_all, read_report, store_panic, without_panic};

@@ -9,7 +9,7 @@ use datafusion::execution::TaskContext;
 use datafusion::physical_expr::Partitioning;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
-use super::task::panic_text;
+use crate::error::panic_text;
 use crate::exec::schema_difference;
 use crate::ids::TaskId;
 use crate::metadata::Metadata;

@@ -1,6 +1,5 @@
 //! One task: the thin driver of its [`Lifecycle`].
 
-use std::any::Any;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use super::output::{Output, Pushed};
 use super::sent::Sent;
 use super::shape::Shape;
 use super::split::split;
-use crate::error::{ErrorKind, Origin, RemoteError, Result, TransportError, to_remote};
+use crate::error::{ErrorKind, Origin, RemoteError, Result, TransportError, panic_text, to_remote};
 use crate::ids::{OutputIdx, TaskId};
 use crate::limits::{MAX_MESSAGE_BYTES, MIN_MESSAGE_BYTES};
 use crate::metrics::{self, NodeMetrics};
@@ -297,11 +296,4 @@ impl Driver {
 
 fn remote(error: &DataFusionError, origin: &Origin) -> TransportError {
     TransportError::Remote(Box::new(to_remote(error, origin)))
-}
-
-/// What a panic said.
-pub(super) fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    None.or_else(|| panic.downcast_ref::<&str>().copied())
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no message")
 }

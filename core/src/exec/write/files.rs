@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use datafusion::common::DataFusionError;
 use datafusion::common::runtime::JoinSet;
 use datafusion::object_store::path::Path;
 use datafusion::object_store::{
@@ -9,9 +10,11 @@ use datafusion::object_store::{
     Result,
 };
 use futures::StreamExt;
+use futures::future::{join, join_all};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use super::panics::{store_panic, without_panic};
 use super::target::WriteTarget;
 use super::upload::{SharedUpload, StagedUpload};
 use crate::error::{Result as TransportResult, TransportError};
@@ -58,9 +61,8 @@ impl StagedWrites {
             writes.is_over = true;
             std::mem::take(&mut writes.tasks)
         };
-        for task in tasks {
-            task.discard().await;
-        }
+        // At the same time: a store that doesn't answer one of them costs the others nothing.
+        join_all(tasks.iter().map(|task| task.discard())).await;
     }
 }
 
@@ -86,6 +88,8 @@ struct State {
     staged: Vec<Path>,
     /// Where the complete ones belong.
     written: Vec<Path>,
+    /// What the store's first panic said.
+    panic: Option<String>,
 }
 
 impl StagedFiles {
@@ -97,6 +101,18 @@ impl StagedFiles {
     /// Notes that a file is complete.
     pub(super) fn add_written(&self, location: Path) {
         self.state.lock().written.push(location);
+    }
+
+    /// The error to show of a sink that failed: the store's panic, if there was one. Sinks often keep
+    /// only their own words.
+    pub(super) fn explain(&self, error: DataFusionError) -> DataFusionError {
+        match &self.state.lock().panic {
+            Some(text) => DataFusionError::Internal(format!(
+                "the object store of {} panicked: {text}",
+                self.target
+            )),
+            None => error,
+        }
     }
 
     /// Writes one file at once.
@@ -137,12 +153,13 @@ impl StagedFiles {
     /// Runs an operation to its end, also where its caller is dropped.
     ///
     /// # Errors
-    /// The operation's, and that the query is over.
+    /// The operation's, also where it panics, and that the query is over.
     pub(super) async fn run<T: Send + 'static>(
-        &self,
+        self: &Arc<Self>,
         operation: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
         let (done, result) = oneshot::channel();
+        let files = Arc::clone(self);
         {
             let mut state = self.state.lock();
             if state.is_over {
@@ -151,8 +168,12 @@ impl StagedFiles {
             // What has ended needn't be waited for.
             while state.running.try_join_next().is_some() {}
             state.running.spawn(async move {
+                let result = without_panic(operation).await;
+                if let Some(text) = result.as_ref().err().and_then(store_panic) {
+                    files.state.lock().panic.get_or_insert(text);
+                }
                 // The caller may be gone.
-                let _ = done.send(operation.await);
+                let _ = done.send(result);
             });
         }
         result.await.unwrap_or_else(|_| Err(is_over()))
@@ -180,29 +201,43 @@ impl StagedFiles {
             let mut state = self.state.lock();
             (std::mem::take(&mut state.uploads), std::mem::take(&mut state.staged))
         };
-        for upload in uploads {
-            let unfinished = upload.lock().take();
-            if let Some(mut upload) = unfinished
-                && let Err(error) = upload.abort().await
-            {
-                log::warn!("parts of a file that isn't wanted any more may be left: {error}");
-            }
-        }
-        delete_all(&self.store, staged).await;
+        let aborted = join_all(uploads.into_iter().map(abort));
+        join(aborted, delete_all(&self.store, staged)).await;
         self.target.remove_folder(self.query).await;
     }
 }
 
-/// Deletes files, as far as they exist. What can't be deleted is logged.
-pub(crate) async fn delete_all(store: &Arc<dyn ObjectStore>, locations: Vec<Path>) {
-    let locations = futures::stream::iter(locations.into_iter().map(Ok)).boxed();
-    let mut deleted = store.delete_stream(locations);
-    while let Some(result) = deleted.next().await {
-        match result {
-            Ok(_) | Err(Error::NotFound { .. }) => {}
-            Err(error) => log::warn!("a file of a write that failed may be left: {error}"),
-        }
+async fn abort(upload: SharedUpload) {
+    let unfinished = upload.lock().take();
+    if let Some(mut upload) = unfinished
+        && let Err(error) = without_panic(upload.abort()).await
+    {
+        log::warn!("parts of a file that isn't wanted any more may be left: {error}");
     }
+}
+
+/// Deletes files, as far as they exist, and says whether none is left. What can't be deleted is
+/// logged.
+pub(crate) async fn delete_all(store: &Arc<dyn ObjectStore>, locations: Vec<Path>) -> bool {
+    let deleting = async {
+        let locations = futures::stream::iter(locations.into_iter().map(Ok)).boxed();
+        let mut deleted = store.delete_stream(locations);
+        let mut are_gone = true;
+        while let Some(result) = deleted.next().await {
+            match result {
+                Ok(_) | Err(Error::NotFound { .. }) => {}
+                Err(error) => {
+                    are_gone = false;
+                    log::warn!("a file of a write that failed may be left: {error}");
+                }
+            }
+        }
+        Ok(are_gone)
+    };
+    without_panic(deleting).await.unwrap_or_else(|error| {
+        log::warn!("files of a write that failed may be left: {error}");
+        false
+    })
 }
 
 /// What an operation gets that comes too late.
@@ -213,6 +248,10 @@ pub(super) fn is_over() -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::future::pending;
+    use std::time::Duration;
+
+    use datafusion::common::exec_datafusion_err;
     use datafusion::execution::object_store::ObjectStoreUrl;
     use datafusion::object_store::ObjectStoreExt;
     use datafusion::object_store::memory::InMemory;
@@ -270,6 +309,46 @@ mod tests {
         dropped.put_part("x".into()).await.expect("sent");
         writes.discard().await;
         assert!(dropped.complete().await.is_err());
+        assert!(names(&store).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_task_that_hangs_costs_the_others_nothing() {
+        let (store, writes, hanging) = open();
+        let target = hanging.target.clone();
+        let other = writes.open(Arc::clone(&store), target, hanging.query).expect("it is open");
+        let mut caller = Box::pin(hanging.run(pending::<Result<()>>()));
+        assert!(futures::poll!(&mut caller).is_pending());
+        let location = Path::from("t/a.csv");
+        other.put(&location, "x".into(), PutOptions::default()).await.expect("written");
+        assert_eq!(names(&store).await.len(), 1);
+        let gone = async {
+            while !names(&store).await.is_empty() {
+                tokio::task::yield_now().await;
+            }
+        };
+        let discarded = async {
+            tokio::select! {
+                () = writes.discard() => panic!("one still runs"),
+                () = gone => {}
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), discarded).await.expect("no hang");
+    }
+
+    #[tokio::test]
+    async fn a_panic_of_the_store_is_shown_instead_of_what_a_sink_says() {
+        let (store, writes, files) = open();
+        let sink = || exec_datafusion_err!("can't finalize");
+        assert!(files.explain(sink()).to_string().contains("can't finalize"));
+        let none: Vec<Result<()>> = Vec::new();
+        let broken = async move { none.into_iter().next().expect("out of ink") };
+        let error = files.run(broken).await.expect_err("it panics").to_string();
+        assert!(error.contains("the object store panicked: out of ink"), "{error}");
+        let shown = files.explain(sink());
+        assert!(matches!(shown, DataFusionError::Internal(_)), "{shown}");
+        assert!(shown.to_string().contains("memory:///t/ panicked: out of ink"), "{shown}");
+        writes.discard().await;
         assert!(names(&store).await.is_empty());
     }
 

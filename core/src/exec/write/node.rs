@@ -144,7 +144,8 @@ impl ExecutionPlan for StagedWriteExec {
         let files = runtime.writes.open(store, self.target.clone(), runtime.query)?;
         let context = Arc::new(staging_context(&context, self.target.store(), &files));
         let written = futures::stream::once(async move {
-            let n_rows = exec.sink().write_all(rows, &context).await?;
+            let written = exec.sink().write_all(rows, &context).await;
+            let n_rows = written.map_err(|error| files.explain(error))?;
             report(n_rows, &files.written())
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), written)))

@@ -1,5 +1,6 @@
 //! A file that is staged in parts.
 
+use std::future::ready;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,6 +9,7 @@ use datafusion::object_store::{MultipartUpload, PutPayload, PutResult, Result, U
 use parking_lot::Mutex;
 
 use super::files::{StagedFiles, is_over};
+use super::panics::{call_without_panic, without_panic};
 
 /// An upload until it is completed or aborted.
 pub(super) type SharedUpload = Arc<Mutex<Option<Box<dyn MultipartUpload>>>>;
@@ -32,12 +34,15 @@ impl StagedUpload {
 #[async_trait]
 impl MultipartUpload for StagedUpload {
     fn put_part(&mut self, data: PutPayload) -> UploadPart {
-        let part = self.upload.lock().as_mut().map(|upload| upload.put_part(data));
+        // Called at once: parts are in the order of the calls.
+        let part =
+            call_without_panic(|| self.upload.lock().as_mut().map(|upload| upload.put_part(data)));
         let files = Arc::clone(&self.files);
         Box::pin(async move {
             match part {
-                Some(part) => files.run(part).await,
-                None => Err(is_over()),
+                Ok(Some(part)) => files.run(part).await,
+                Ok(None) => Err(is_over()),
+                Err(panic) => files.run(ready(Err(panic))).await,
             }
         })
     }
@@ -49,14 +54,14 @@ impl MultipartUpload for StagedUpload {
             // Taken when nothing refuses any more, so that a late one is aborted.
             let taken = upload.lock().take();
             let mut upload = taken.ok_or_else(is_over)?;
-            match upload.complete().await {
+            match without_panic(upload.complete()).await {
                 Ok(result) => {
                     files.add_written(location);
                     Ok(result)
                 }
                 Err(error) => {
                     // The error is the one that counts.
-                    let _ = upload.abort().await;
+                    let _ = without_panic(upload.abort()).await;
                     Err(error)
                 }
             }

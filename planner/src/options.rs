@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion_proto::physical_plan::PhysicalExtensionCodec;
 use datafusion_tributary_core::codec::CodecRegistry;
 use datafusion_tributary_core::transport::{
-    ChannelResolver, Channels, ShuffleTransport, TransportRegistry,
+    ChannelResolver, Channels, ShuffleTransport, TransportEnv, TransportRegistry,
 };
 
 use crate::leaf::LeafSplitter;
@@ -16,6 +16,8 @@ use crate::route::TaskRouter;
 pub struct DistributedOptions {
     resolver: Option<Arc<dyn ChannelResolver>>,
     transports: Arc<TransportRegistry>,
+    /// Whether the caller chose them.
+    are_transports_given: bool,
     codecs: CodecRegistry,
     leaf_splitters: Vec<Arc<dyn LeafSplitter>>,
     task_router: Option<Arc<dyn TaskRouter>>,
@@ -25,7 +27,7 @@ impl DistributedOptions {
     /// Options with a resolver, which opens its own channels or leaves it to transports that
     /// [`with_transports`](Self::with_transports) adds.
     pub fn new(resolver: Arc<dyn ChannelResolver>) -> Self {
-        Self { resolver: Some(resolver), ..Self::without_resolver() }
+        Self::without_resolver().with_resolver(resolver)
     }
 
     /// Options that lack the resolver: planning a query says which call brings it.
@@ -33,15 +35,21 @@ impl DistributedOptions {
         Self {
             resolver: None,
             transports: Arc::default(),
+            are_transports_given: false,
             codecs: CodecRegistry::default(),
             leaf_splitters: Vec::new(),
             task_router: None,
         }
     }
 
-    /// Sets the resolver.
+    /// Sets the resolver, and its transports if it has some and no others were set.
     #[must_use]
     pub fn with_resolver(mut self, resolver: Arc<dyn ChannelResolver>) -> Self {
+        if !self.are_transports_given
+            && let Some(transports) = resolver.transports()
+        {
+            self.transports = transports;
+        }
         self.resolver = Some(resolver);
         self
     }
@@ -50,14 +58,16 @@ impl DistributedOptions {
     #[must_use]
     pub fn with_transports(mut self, transports: Arc<TransportRegistry>) -> Self {
         self.transports = transports;
+        self.are_transports_given = true;
         self
     }
 
-    /// Adds one transport, in a registry with default surroundings.
+    /// Adds one transport, in a registry with the surroundings that were there.
     #[must_use]
     pub fn with_transport(mut self, transport: Arc<dyn ShuffleTransport>) -> Self {
         let registry = TransportRegistry::new(self.transports.env().clone());
         self.transports = Arc::new(registry.with_transport(transport));
+        self.are_transports_given = true;
         self
     }
 
@@ -86,6 +96,11 @@ impl DistributedOptions {
     pub fn with_task_router(mut self, router: Arc<dyn TaskRouter>) -> Self {
         self.task_router = Some(router);
         self
+    }
+
+    /// What the sessions' side of the transports shares.
+    pub fn env(&self) -> &TransportEnv {
+        self.transports.env()
     }
 
     pub(crate) fn channels(&self) -> Option<Channels> {

@@ -67,9 +67,15 @@ impl InProcessCluster {
         &self.0.workers
     }
 
-    /// The network budget that the workers share, as the processes of one machine don't.
+    /// The network budget that the workers and their sessions share, as the processes of one machine don't.
     pub fn budget(&self) -> &Arc<NetworkBudget> {
         &self.0.registry.env().budget
+    }
+
+    /// Resolves when no write of files on this cluster is left, nor the deletion of what a failed or
+    /// dropped one has staged, in its sessions and in its workers: see [`TransportEnv::settled`].
+    pub async fn settled(&self) {
+        self.0.registry.env().settled().await;
     }
 }
 
@@ -81,6 +87,10 @@ impl ChannelResolver for InProcessCluster {
 
     async fn channel(&self, worker: &Url) -> TransportResult<Arc<dyn WorkerChannel>> {
         self.0.registry.channel(worker).await
+    }
+
+    fn transports(&self) -> Option<Arc<TransportRegistry>> {
+        Some(Arc::clone(&self.0.registry))
     }
 }
 

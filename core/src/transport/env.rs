@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::runtime::{Builder, Handle, Runtime};
 
+use super::{Underway, UnderwayGuard};
 use crate::budget::NetworkBudget;
 use crate::limits::NETWORK_BUDGET_BYTES;
 
@@ -14,12 +15,15 @@ pub struct TransportEnv {
     /// The bytes that may be buffered, for all queries and transports.
     pub budget: Arc<NetworkBudget>,
     io: Arc<IoRuntime>,
+    /// Writes that aren't over.
+    writes: Underway,
 }
 
 impl TransportEnv {
     /// Surroundings with this budget and an I/O runtime of one thread.
     pub fn new(budget: Arc<NetworkBudget>) -> Self {
-        Self { budget, io: Arc::new(IoRuntime::with_threads(1)) }
+        let io = Arc::new(IoRuntime::with_threads(1));
+        Self { budget, io, writes: Underway::default() }
     }
 
     /// Other surroundings whose I/O runtime has as many threads. One carries some gigabytes a
@@ -43,6 +47,23 @@ impl TransportEnv {
     /// Outside of a tokio runtime, where no thread can be started.
     pub fn io(&self) -> Handle {
         self.io.handle()
+    }
+
+    /// Resolves when every write of files that began in these surroundings is over: its files are in
+    /// place, or what was staged of them is deleted. A result stream that is dropped leaves the
+    /// deleting to a task in the background, which ends with the process; so a program that may have
+    /// dropped one waits here before it exits. Every store gets a bounded time, and a write that runs
+    /// is waited for, too: who holds its result stream without polling it waits in vain.
+    ///
+    /// # Cancel safety
+    /// Dropping it stops nothing but the waiting.
+    pub async fn settled(&self) {
+        self.writes.none_left().await;
+    }
+
+    /// Makes [`settled`](Self::settled) wait until the guard is dropped.
+    pub(crate) fn unsettled(&self) -> UnderwayGuard {
+        self.writes.begin()
     }
 }
 

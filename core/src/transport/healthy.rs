@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use url::Url;
 
-use super::{ChannelResolver, Channels, WorkerChannel};
+use super::{ChannelResolver, Channels, TransportRegistry, WorkerChannel};
 use crate::error::{Result, TransportError};
 use crate::protocol::{PROTOCOL_VERSION, WorkerInfo, WorkerState, reads_plans_of};
 
@@ -71,6 +71,10 @@ impl ChannelResolver for HealthyWorkers {
 
     async fn channel(&self, worker: &Url) -> Result<Arc<dyn WorkerChannel>> {
         self.checked.channels.channel(worker).await
+    }
+
+    fn transports(&self) -> Option<Arc<TransportRegistry>> {
+        Some(self.checked.channels.transports())
     }
 }
 

@@ -13,6 +13,7 @@ mod healthy;
 pub mod layer;
 mod resolver;
 mod server;
+mod underway;
 
 use std::fmt::Debug;
 use std::pin::Pin;
@@ -29,6 +30,7 @@ pub use self::env::TransportEnv;
 pub use self::healthy::HealthyWorkers;
 pub use self::resolver::{ChannelResolver, Channels, StaticWorkers, TransportRegistry};
 pub use self::server::{Server, ServerHandle};
+pub(crate) use self::underway::{Underway, UnderwayGuard};
 use crate::error::Result;
 use crate::protocol::{FetchRequest, OpenQuery, QuerySession, WorkerInfo};
 

@@ -33,6 +33,12 @@ pub trait ChannelResolver: Debug + Send + Sync + 'static {
             reason: "the resolver opens no channels itself".to_owned(),
         })
     }
+
+    /// The registry that the resolver opens its channels with, if it has one: sessions that are given no
+    /// other share its surroundings. The default has none.
+    fn transports(&self) -> Option<Arc<TransportRegistry>> {
+        None
+    }
 }
 
 /// A fixed list of workers, reached by the transports of a registry.
@@ -176,5 +182,9 @@ impl Channels {
     /// What this process's transports share.
     pub fn env(&self) -> &TransportEnv {
         self.transports.env()
+    }
+
+    pub(super) fn transports(&self) -> Arc<TransportRegistry> {
+        Arc::clone(&self.transports)
     }
 }

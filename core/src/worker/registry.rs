@@ -15,6 +15,7 @@ use super::task::TaskRun;
 use crate::error::{Result, TransportError};
 use crate::ids::{OutputIdx, QueryId, TaskId};
 use crate::limits::MAX_TOMBSTONES;
+use crate::transport::{Underway, UnderwayGuard};
 
 /// Queries by id.
 #[derive(Debug)]
@@ -26,17 +27,7 @@ pub(super) struct Registry {
     n_parked: AtomicUsize,
     max_parked: usize,
     /// Queries that have ended and delete what they wrote.
-    n_discarding: AtomicUsize,
-}
-
-/// Held while an ended query's files are deleted.
-pub(super) struct Discarding<'a>(&'a Registry);
-
-impl Drop for Discarding<'_> {
-    fn drop(&mut self) {
-        self.0.n_discarding.fetch_sub(1, Ordering::AcqRel);
-        self.0.changed.notify_waiters();
-    }
+    discarding: Underway,
 }
 
 /// What a look at the registry found.
@@ -56,7 +47,7 @@ impl Registry {
             changed: Notify::new(),
             n_parked: AtomicUsize::new(0),
             max_parked,
-            n_discarding: AtomicUsize::new(0),
+            discarding: Underway::default(),
         }
     }
 
@@ -104,9 +95,8 @@ impl Registry {
     }
 
     /// Keeps the worker busy while the guard lives: a query that has ended deletes its files.
-    pub(super) fn discarding(&self) -> Discarding<'_> {
-        self.n_discarding.fetch_add(1, Ordering::AcqRel);
-        Discarding(self)
+    pub(super) fn discarding(&self) -> UnderwayGuard {
+        self.discarding.begin()
     }
 
     /// Resolves when no query is left, nor files of one that has ended.
@@ -114,10 +104,15 @@ impl Registry {
         loop {
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
-            if self.queries.is_empty() && self.n_discarding.load(Ordering::Acquire) == 0 {
+            if !self.queries.is_empty() {
+                changed.await;
+                continue;
+            }
+            self.discarding.none_left().await;
+            // One that was opened before the worker drained may have come meanwhile.
+            if self.queries.is_empty() {
                 return;
             }
-            changed.await;
         }
     }
 

@@ -71,8 +71,8 @@ impl SessionServer {
         let reason = self.serve().await;
         lease.end = Some(reason.clone());
         // A process that drains stays until its files are gone.
-        let worker = Arc::clone(&self.worker);
-        let discarding = worker.registry.discarding();
+        let env = self.worker.options.channels.env();
+        let discarding = (self.worker.registry.discarding(), env.unsettled());
         drop(lease);
         // Before the coordinator sees the end of the session.
         self.query.discard_writes().await;

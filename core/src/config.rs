@@ -73,6 +73,8 @@ options! {
         "Whether a query is refused, with the reasons, if a part of it can run in the coordinator only";
     write_files_on_workers: bool = false,
         "Whether COPY and INSERT write their files in the tasks that make the rows, where that can be done; every worker then has to reach the object store or the shared directory that is written to";
+    commit_timeout_ms: u64 = 600_000,
+        "How long it may take to put the files of a write in place that its tasks have written; then the write fails, and what is in place is deleted again; 0 means no limit";
     query_timeout_ms: u64 = 0,
         "Deadline of each query on every worker; 0 means none";
     explain_task_metrics: bool = false,
@@ -91,8 +93,17 @@ impl DistributedConfig {
 
     /// The time that a query may take.
     pub fn query_timeout(&self) -> Option<Duration> {
-        (self.query_timeout_ms > 0).then(|| Duration::from_millis(self.query_timeout_ms))
+        limit(self.query_timeout_ms)
     }
+
+    /// The time that it may take to put the files of a write in place.
+    pub fn commit_timeout(&self) -> Option<Duration> {
+        limit(self.commit_timeout_ms)
+    }
+}
+
+fn limit(ms: u64) -> Option<Duration> {
+    (ms > 0).then(|| Duration::from_millis(ms))
 }
 
 /// Compression of batches on the wire.

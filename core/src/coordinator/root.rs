@@ -37,6 +37,7 @@ use crate::codec::{StageDecoder, encode_plan, lost_on_the_wire};
 /// # Drop
 /// Dropping the result stream cancels the query on all workers. Files that it wrote are deleted in the
 /// background then; once they are being put in place, the drop no longer stops that.
+/// [`TransportEnv::settled`](crate::transport::TransportEnv::settled) waits for both.
 #[derive(Debug)]
 pub struct DistributedExec {
     plan: Arc<DistributedPlan>,

@@ -6,10 +6,12 @@ use std::time::Instant;
 use arrow::record_batch::RecordBatch;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::object_store::Error as StoreError;
 use datafusion::physical_plan::{EmptyRecordBatchStream, ExecutionPlan};
 use futures::stream::Fuse;
 use futures::{Stream, StreamExt};
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 
 use super::commit::Commit;
 use super::execution::{Execution, Gate};
@@ -123,7 +125,7 @@ impl Running {
             Err(error) => {
                 let error = explain(&self.execution, error).await;
                 if let Some(commit) = &self.commit {
-                    give_up(&self.execution, commit).await;
+                    clean_up(&self.execution, commit).await;
                     self.commit = None;
                 }
                 return Err(error);
@@ -159,31 +161,46 @@ impl Drop for Running {
         self.store.record_head(self.query, metrics::collect(&self.head));
         let Some(commit) = self.commit.take() else { return };
         let execution = Arc::clone(&self.execution);
-        // Detached, because nobody waits after a drop. It ends by itself: all that it waits for is
-        // bounded.
-        drop(self.io.spawn(async move { give_up(&execution, &commit).await }));
+        // Detached: all that it waits for is bounded, and `TransportEnv::settled` waits for it.
+        drop(self.io.spawn(async move { clean_up(&execution, &commit).await }));
     }
 }
 
 /// Puts the files in place. That goes on where the caller is dropped, because half of the files would be
-/// there otherwise, and with the sessions open, so that no worker deletes a file.
+/// there otherwise, and with the sessions open, so that no worker deletes a file. Who has the row needn't
+/// wait for what is tidied up afterwards; an error comes when nothing is left.
 async fn run_commit(execution: Arc<Execution>, commit: Commit, io: &Handle) -> Result<RecordBatch> {
-    let running = io.spawn(async move {
-        let done = commit.run().await;
-        match done {
-            Ok(_) => commit.discard().await,
-            Err(_) => give_up(&execution, &commit).await,
+    let (done, result) = oneshot::channel();
+    // Detached: it ends by itself, and `TransportEnv::settled` waits for it.
+    drop(io.spawn(async move {
+        match commit.run().await {
+            Ok(row) => {
+                // The caller may be gone.
+                let _ = done.send(Ok(row));
+                clean_up(&execution, &commit).await;
+            }
+            Err(error) => {
+                clean_up(&execution, &commit).await;
+                let cause = execution.sessions.inbox().root_cause();
+                if let Err(Err(error)) = done.send(Err(explain_commit(error, cause))) {
+                    log::warn!("a write has failed whose result nobody reads any more: {error}");
+                }
+            }
         }
-        done
-    });
-    let cut_off = |error| DataFusionError::ExecutionJoin(Box::new(error));
-    running.await.unwrap_or_else(|error| Err(cut_off(error)))
+    }));
+    result.await.unwrap_or_else(|_| {
+        Err(DataFusionError::Execution(
+            "the runtime of the network ended while the files of a write were put in place; a part of \
+             them may be there"
+                .to_owned(),
+        ))
+    })
 }
 
-/// Leaves nothing of a write: ends its tasks, which delete what they staged, and then deletes what
+/// Leaves nothing staged of a write: ends its tasks, which delete what they staged, and then deletes what
 /// workers left that are gone.
-async fn give_up(execution: &Execution, commit: &Commit) {
-    execution.sessions.finish().await;
+async fn clean_up(execution: &Execution, commit: &Commit) {
+    execution.sessions.end().await;
     commit.discard().await;
 }
 
@@ -192,9 +209,10 @@ async fn explain(execution: &Execution, error: DataFusionError) -> DataFusionErr
     let transport = find_transport_error(&error);
     let is_consequence = transport.is_some_and(TransportError::is_consequence);
     let is_of_operator = matches!(transport, None | Some(TransportError::Remote(_)));
-    // The cause may still be on its way, and so are the metrics of what ran.
+    // The cause may still be on its way, and so are the metrics of what ran. A worker tells the cause when
+    // it has deleted its files.
     if is_consequence || is_of_operator {
-        execution.sessions.finish().await;
+        execution.sessions.end().await;
     }
     if !is_consequence {
         return surface(error);
@@ -203,6 +221,19 @@ async fn explain(execution: &Execution, error: DataFusionError) -> DataFusionErr
     cause
         .filter(|cause| !cause.is_consequence())
         .map_or_else(|| surface(error), DataFusionError::from)
+}
+
+/// The error to show of files that can't be put in place. A worker whose session fails deletes what it
+/// has staged, so a file that is missing follows from any such failure.
+fn explain_commit(error: DataFusionError, cause: Option<TransportError>) -> DataFusionError {
+    let is_missing = match error.find_root() {
+        DataFusionError::ObjectStore(store) => matches!(**store, StoreError::NotFound { .. }),
+        _ => false,
+    };
+    match cause.filter(|cause| is_missing || !cause.is_consequence()) {
+        Some(cause) => DataFusionError::from(cause).context(error.strip_backtrace()),
+        None => error,
+    }
 }
 
 /// A worker's error as the variant that it was there.
@@ -235,4 +266,38 @@ fn with_config(
 
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_session_explains_a_missing_file() {
+        let store = |error| DataFusionError::ObjectStore(Box::new(error)).context("in t/");
+        let missing = || {
+            store(StoreError::NotFound {
+                path: "t/a.csv".to_owned(),
+                source: "no such file".into(),
+            })
+        };
+        let full = || store(StoreError::Generic { store: "disk", source: "it is full".into() });
+        let timeout = TransportError::Timeout("the deadline".to_owned());
+        let lost =
+            TransportError::ConnectionLost { worker: "w".to_owned(), reason: "silent".to_owned() };
+        for (error, cause, is_explained) in [
+            (missing(), &timeout, true),
+            (missing(), &lost, true),
+            (full(), &timeout, true),
+            (full(), &lost, false),
+        ] {
+            let words = error.to_string();
+            let shown = explain_commit(error, Some(cause.clone()));
+            let found = find_transport_error(&shown);
+            assert_eq!(found, is_explained.then_some(cause), "{shown}");
+            assert!(shown.to_string().contains(&words), "{shown}");
+        }
+        let alone = explain_commit(missing(), None);
+        assert!(alone.to_string().contains("no such file"), "{alone}");
+    }
 }

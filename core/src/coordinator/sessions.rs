@@ -15,7 +15,7 @@ use crate::error::{Result, TransportError};
 use crate::limits::{DISCARD_WAIT, FINISH_WAIT, LEASE, PING_INTERVAL, PLAN_PIECE_BYTES};
 use crate::protocol::{OpenQuery, QuerySession, SessionCommand, SessionEvent};
 use crate::transport::layer::DeadlineChannel;
-use crate::transport::{Channels, WorkerChannel};
+use crate::transport::{Channels, Underway, UnderwayGuard, WorkerChannel};
 
 /// The sessions of a query.
 ///
@@ -29,6 +29,8 @@ pub(super) struct Sessions {
     inbox: Arc<Inbox>,
     /// Whether the workers have something to delete when the query is over, which is waited for.
     writes: bool,
+    /// Workers that haven't given their last metrics yet.
+    unanswered: Underway,
 }
 
 #[derive(Debug, Default)]
@@ -56,7 +58,8 @@ impl Sessions {
         writes: bool,
     ) -> Self {
         let inbox = Inbox { store, errors: Mutex::default(), failed: Notify::new() };
-        Self { open, channels, links: Mutex::default(), inbox: Arc::new(inbox), writes }
+        let (links, inbox, unanswered) = (Mutex::default(), Arc::new(inbox), Underway::default());
+        Self { open, channels, links, inbox, writes, unanswered }
     }
 
     /// Sends commands to workers, and nothing more to any worker after the last ones. A session is
@@ -84,6 +87,7 @@ impl Sessions {
                 mailbox,
                 inbox: Arc::clone(&self.inbox),
                 writes: self.writes,
+                unanswered: self.unanswered.begin(),
             };
             links.running.spawn_on(link.run(), &self.channels.env().io());
         }
@@ -94,15 +98,24 @@ impl Sessions {
         &self.inbox
     }
 
-    /// Ends the query well: waits for every worker's metrics, or a short time. After a write it waits
-    /// until the workers have deleted what is left.
+    /// Ends the query well: waits for every worker's metrics, or a short time. Who calls it again waits
+    /// for the same.
     pub(super) async fn finish(&self) {
-        let mut links = std::mem::take(&mut *self.links.lock());
-        links.mailboxes.values().for_each(|mailbox| mailbox.put([SessionCommand::Finish]));
-        let finished = async { while links.running.join_next().await.is_some() {} };
+        let mailboxes = std::mem::take(&mut self.links.lock().mailboxes);
+        mailboxes.values().for_each(|mailbox| mailbox.put([SessionCommand::Finish]));
         // Metrics that don't arrive in time are missing, nothing else.
-        let wait = if self.writes { FINISH_WAIT + DISCARD_WAIT } else { FINISH_WAIT };
-        let _ = tokio::time::timeout(wait, finished).await;
+        let _ = tokio::time::timeout(FINISH_WAIT, self.unanswered.none_left()).await;
+    }
+
+    /// The same, and after a write waits until the workers have deleted what is left of it.
+    pub(super) async fn end(&self) {
+        self.finish().await;
+        if !self.writes {
+            return;
+        }
+        let mut running = std::mem::take(&mut self.links.lock().running);
+        let ended = async { while running.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(DISCARD_WAIT, ended).await;
     }
 }
 
@@ -173,6 +186,7 @@ struct Link {
     mailbox: Arc<Mailbox>,
     inbox: Arc<Inbox>,
     writes: bool,
+    unanswered: UnderwayGuard,
 }
 
 impl Link {
@@ -185,8 +199,9 @@ impl Link {
             worker: self.worker.to_string(),
             pings: commands.clone(),
             events,
-            inbox: Arc::clone(&self.inbox),
+            inbox: self.inbox,
             writes: self.writes,
+            unanswered: Some(self.unanswered),
         };
         tokio::select! {
             () = pump.run() => {}
@@ -208,6 +223,8 @@ struct Pump {
     events: mpsc::Receiver<SessionEvent>,
     inbox: Arc<Inbox>,
     writes: bool,
+    /// Until the worker has answered, or never will.
+    unanswered: Option<UnderwayGuard>,
 }
 
 impl Pump {
@@ -236,6 +253,7 @@ impl Pump {
                 }
                 Some(SessionEvent::Finished(reports)) => {
                     reports.into_iter().for_each(|report| self.inbox.store.record(report));
+                    self.unanswered = None;
                     return self.wait_for_end().await;
                 }
                 Some(SessionEvent::Failed(error)) => return self.inbox.fail(error),

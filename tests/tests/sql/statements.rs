@@ -158,6 +158,8 @@ async fn show_lists_the_options() {
         "range_sort_min_bytes",
         "compression",
         "explain_task_metrics",
+        "write_files_on_workers",
+        "commit_timeout_ms",
     ] {
         assert!(
             all.lines().any(|line| line == format!("distributed.{option}")),

@@ -64,7 +64,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Certs(args) => certs::run(&args),
         Command::Data(args) => data::run(&args),
         Command::Bench(args) => Interrupt::install()
-            .and_then(|interrupt| runtime.block_on(interrupt.guard(bench::run(&args)))),
+            .and_then(|interrupt| runtime.block_on(bench::run(&interrupt, &args))),
         Command::Demo(args) => runtime.block_on(demo::run(&args)),
     };
     // An operator that doesn't yield must not keep a cancelled command from ending.

@@ -1,7 +1,9 @@
 //! Sessions as the command line asks for them.
 
+use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Duration;
 
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SessionState, SessionStateBuilder};
@@ -11,6 +13,7 @@ use datafusion_tributary::inproc::InProcessCluster;
 use datafusion_tributary::{
     DistributedConfig, DistributedExt, DistributedOptions, StaticWorkers, TransportRegistry,
 };
+use tokio::time::timeout;
 use url::Url;
 
 use crate::args::{NetworkArgs, SessionArgs, SpawnTransport, Workers};
@@ -18,6 +21,10 @@ use crate::error::{CliError, Result};
 use crate::memory::Memory;
 use crate::network::{Network, resolve};
 use crate::spawn::{SpawnOptions, SpawnedWorkers};
+
+/// How long the end of a command or statement waits for what a dropped write has left: a user is waiting,
+/// and stores that answer need less.
+const SETTLE_WAIT: Duration = Duration::from_secs(2);
 
 /// What the sessions of a command run on.
 #[derive(Debug, Clone)]
@@ -93,6 +100,25 @@ impl Backend {
             .with_config(config(args)?)
             .with_runtime_env(self.memory.runtime_env().build_arc()?)
             .with_default_features())
+    }
+
+    /// Waits a moment for writes that were dropped, which delete what they had staged.
+    pub(crate) async fn settle(&self) {
+        let settled = async {
+            match &self.workers {
+                Running::Nowhere => {}
+                Running::InProcess(cluster) => cluster.settled().await,
+                Running::Remote { transports, .. } => transports.env().settled().await,
+            }
+        };
+        if timeout(SETTLE_WAIT, settled).await.is_err() {
+            // Standard error may be gone, where it was a parent's pipe.
+            let _ = writeln!(
+                io::stderr(),
+                "warning: a write is not over yet; where this process ends before it, a part of its \
+                 files may be in place, and a folder _tributary-... that can be deleted"
+            );
+        }
     }
 
     /// Whether there are no workers.

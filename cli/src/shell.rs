@@ -15,7 +15,7 @@ use crate::dirs;
 use crate::error::{CliError, Result};
 use crate::interrupt::Interrupt;
 use crate::session::Backend;
-use crate::sql::run_script;
+use crate::sql::run_guarded;
 
 const HELP: &str = r"Statements end with ; and may span lines. Ctrl-C cancels, Ctrl-D leaves.
   \d         list tables
@@ -51,7 +51,7 @@ pub(crate) fn run(
             Ok(Input::Quit) => break Ok(()),
             Err(e) => break Err(e),
         };
-        match runtime.block_on(interrupt.guard(run_script(ctx, &sql, args))) {
+        match runtime.block_on(run_guarded(interrupt, ctx, backend, &sql, args)) {
             Err(error) if error.is_broken_pipe() => break Ok(()),
             Err(error) => eprintln!("error: {error}"),
             Ok(()) => {}

@@ -34,7 +34,9 @@ pub(crate) fn run(runtime: &Runtime, args: &SqlArgs) -> Result<()> {
         Ok((backend, ctx))
     }))?;
     match (script, editor) {
-        (Some(script), _) => runtime.block_on(interrupt.guard(run_script(&ctx, &script, args))),
+        (Some(script), _) => {
+            runtime.block_on(run_guarded(&interrupt, &ctx, &backend, &script, args))
+        }
         (None, Some(editor)) => shell::run(editor, runtime, &interrupt, &ctx, &backend, args),
         (None, None) => Ok(()),
     }
@@ -56,8 +58,21 @@ fn script(args: &SqlArgs) -> Result<Option<String>> {
     Ok(Some(script))
 }
 
+/// Runs statements until Ctrl-C, and leaves nothing of a write that it has cut off.
+pub(crate) async fn run_guarded(
+    interrupt: &Interrupt,
+    ctx: &SessionContext,
+    backend: &Backend,
+    sql: &str,
+    args: &SqlArgs,
+) -> Result<()> {
+    let outcome = interrupt.guard(run_script(ctx, sql, args)).await;
+    backend.settle().await;
+    outcome
+}
+
 /// Runs statements one after another and stops at the first that fails.
-pub(crate) async fn run_script(ctx: &SessionContext, sql: &str, args: &SqlArgs) -> Result<()> {
+async fn run_script(ctx: &SessionContext, sql: &str, args: &SqlArgs) -> Result<()> {
     for statement in parse(ctx, sql)? {
         run_statement(ctx, statement, args).await?;
     }

@@ -7,11 +7,12 @@ use clap::Parser;
 use datafusion::prelude::SessionContext;
 use tempfile::TempDir;
 
-use super::run;
 use super::run::Runner;
 use super::suite::Suite;
 use crate::args::{BenchArgs, Cli, Command};
 use crate::data::{self, DataSpec, DataSuite};
+use crate::error::Result;
+use crate::interrupt::Interrupt;
 use crate::session::Backend;
 use crate::tables;
 
@@ -32,6 +33,10 @@ fn args(suite: &Path, data: &Path, more: &[&str]) -> BenchArgs {
         Command::Bench(args) => args,
         command => unreachable!("{command:?}"),
     }
+}
+
+async fn run(args: &BenchArgs) -> Result<()> {
+    super::run(&Interrupt::default(), args).await
 }
 
 const NUMBERS: &str = "n\n1\n2\n3\n";

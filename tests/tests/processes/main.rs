@@ -29,6 +29,7 @@ mod drain;
 mod flight;
 mod frozen;
 mod health;
+mod interrupted;
 mod killed;
 mod large;
 mod many_files;

@@ -20,6 +20,7 @@ pub mod slt;
 pub mod spans;
 pub mod splitters;
 pub mod stages;
+pub mod stores;
 pub mod tables;
 pub mod text;
 pub mod watch;

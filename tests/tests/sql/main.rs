@@ -23,3 +23,4 @@ mod task_routers;
 mod tpch;
 mod worlds;
 mod writes;
+mod writes_ends;

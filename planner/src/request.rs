@@ -11,8 +11,8 @@ use datafusion::physical_plan::execution_plan::CardinalityEffect;
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{
-    ChildStats, ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan,
-    ExecutionPlanProperties, PlanProperties, ReplaceChildrenOptions, StatisticsArgs,
+    ChildStats, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
+    PlanProperties, StatisticsArgs,
 };
 use datafusion_tributary_core::exec::DealExec;
 
@@ -186,6 +186,10 @@ impl ExchangeRequestExec {
         self.tasks
     }
 
+    fn with_input(&self, input: Arc<dyn ExecutionPlan>) -> Result<Self> {
+        Self::try_new(input, self.request.clone(), self.tasks)
+    }
+
     pub(crate) fn request(&self) -> &Request {
         &self.request
     }
@@ -240,17 +244,7 @@ impl DisplayAs for ExchangeRequestExec {
 }
 
 impl ExecutionPlan for ExchangeRequestExec {
-    fn name(&self) -> &'static str {
-        "ExchangeRequestExec"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
+    datafusion_tributary_core::plan_node!(ExchangeRequestExec, over input);
 
     fn maintains_input_order(&self) -> Vec<bool> {
         vec![match &self.request {
@@ -263,29 +257,6 @@ impl ExecutionPlan for ExchangeRequestExec {
     /// DataFusion would deal the input out over more partitions, which is what is asked for here.
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
         vec![false]
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        match children.pop() {
-            Some(input) if children.is_empty() => {
-                Ok(Arc::new(Self::try_new(input, self.request.clone(), self.tasks)?))
-            }
-            _ => Err(DataFusionError::Internal("ExchangeRequestExec has one child".to_owned())),
-        }
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(
-            children,
-            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
-        )
     }
 
     fn apply_expressions(

@@ -3,16 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{Partitioning, PhysicalExpr};
+use datafusion::physical_expr::Partitioning;
 use datafusion::physical_plan::execution_plan::{Boundedness, CardinalityEffect};
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{
-    ChildStats, ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan,
-    PlanProperties, ReplaceChildrenOptions, StatisticsArgs,
+    ChildStats, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, StatisticsArgs,
 };
 
 use super::runtime::ExchangeRuntime;
@@ -67,6 +65,10 @@ impl DealExec {
         self.n_tasks
     }
 
+    fn with_input(&self, input: Arc<dyn ExecutionPlan>) -> Result<Self> {
+        Self::try_new(input, self.n_outputs, self.n_tasks)
+    }
+
     /// The output that gets the first batch of the task that `context` is for.
     fn first_output(&self, context: &TaskContext) -> usize {
         let runtime = context.session_config().get_extension::<ExchangeRuntime>();
@@ -91,17 +93,8 @@ impl DisplayAs for DealExec {
 }
 
 impl ExecutionPlan for DealExec {
-    fn name(&self) -> &'static str {
-        "DealExec"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
+    crate::plan_node!(DealExec, over input);
+    crate::plan_node!(no expressions);
 
     fn maintains_input_order(&self) -> Vec<bool> {
         vec![false]
@@ -110,36 +103,6 @@ impl ExecutionPlan for DealExec {
     /// More input partitions would only be dealt out once more.
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
         vec![false]
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        match children.pop() {
-            Some(input) if children.is_empty() => {
-                Ok(Arc::new(Self::try_new(input, self.n_outputs, self.n_tasks)?))
-            }
-            _ => Err(DataFusionError::Internal("DealExec has one child".to_owned())),
-        }
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(
-            children,
-            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
-        )
-    }
-
-    fn apply_expressions(
-        &self,
-        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
     }
 
     fn execute(
@@ -190,6 +153,10 @@ impl EndlessExec {
         let properties = PlanProperties::clone(input.properties()).with_boundedness(endless);
         Self { input, properties: Arc::new(properties) }
     }
+
+    fn with_input(&self, input: Arc<dyn ExecutionPlan>) -> Result<Self> {
+        Ok(Self::new(input))
+    }
 }
 
 impl DisplayAs for EndlessExec {
@@ -199,45 +166,8 @@ impl DisplayAs for EndlessExec {
 }
 
 impl ExecutionPlan for EndlessExec {
-    fn name(&self) -> &'static str {
-        "EndlessExec"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        match children.pop() {
-            Some(input) if children.is_empty() => Ok(Arc::new(Self::new(input))),
-            _ => Err(DataFusionError::Internal("EndlessExec has one child".to_owned())),
-        }
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(
-            children,
-            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
-        )
-    }
-
-    fn apply_expressions(
-        &self,
-        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
+    crate::plan_node!(EndlessExec, over input);
+    crate::plan_node!(no expressions);
 
     fn execute(
         &self,

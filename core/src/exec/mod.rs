@@ -8,6 +8,7 @@ mod exchange;
 mod fetches;
 mod leaf;
 mod nodes;
+mod plan_node;
 mod routing;
 mod runtime;
 mod stream;

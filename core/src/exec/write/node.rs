@@ -3,16 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::sink::DataSinkExec;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning};
 use datafusion::physical_plan::execution_plan::EmissionType;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
-    ReplaceChildrenOptions, execute_input_stream,
+    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, execute_input_stream,
 };
 
 use super::report::{report, report_schema};
@@ -55,6 +53,10 @@ impl StagedWriteExec {
     pub fn target(&self) -> &WriteTarget {
         &self.target
     }
+
+    fn with_input(&self, sink: Arc<dyn ExecutionPlan>) -> Result<Self> {
+        Self::try_new(sink, self.target.clone())
+    }
 }
 
 fn as_sink(plan: &Arc<dyn ExecutionPlan>) -> Result<&DataSinkExec> {
@@ -75,50 +77,11 @@ impl DisplayAs for StagedWriteExec {
 }
 
 impl ExecutionPlan for StagedWriteExec {
-    fn name(&self) -> &'static str {
-        "StagedWriteExec"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.sink]
-    }
+    crate::plan_node!(StagedWriteExec, over sink);
+    crate::plan_node!(no expressions);
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
         vec![false]
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        match children.pop() {
-            Some(sink) if children.is_empty() => {
-                Ok(Arc::new(Self::try_new(sink, self.target.clone())?))
-            }
-            _ => Err(DataFusionError::Internal("StagedWriteExec has one child".to_owned())),
-        }
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(
-            children,
-            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
-        )
-    }
-
-    fn apply_expressions(
-        &self,
-        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
     }
 
     fn execute(

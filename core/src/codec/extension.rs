@@ -16,6 +16,7 @@ use datafusion_proto::protobuf::PhysicalPlanNode;
 use prost::Message;
 
 use super::builtin::BuiltIn;
+use super::functions::{ByName, FunctionKind};
 use super::nodes::{self, malformed};
 use super::registry::CodecRegistry;
 use super::{series, sorts};
@@ -23,7 +24,7 @@ use crate::exec::{BroadcastExec, DealExec};
 use crate::wire::proto;
 use crate::wire::proto::plan_node::Node;
 
-pub(super) type EncodeCtx<'a> =
+type EncodeCtx<'a> =
     datafusion::physical_expr_common::physical_expr::proto_encode::PhysicalExprEncodeCtx<'a>;
 type DecodeCtx<'a> =
     datafusion::physical_expr_common::physical_expr::proto_decode::PhysicalExprDecodeCtx<'a>;
@@ -44,6 +45,8 @@ pub(super) struct StageCodec {
     pub(super) subqueries: ScalarSubqueryResults,
     /// Whether encoding ends with the first node of an extension, if it can be encoded.
     pub(super) ends_at_node: bool,
+    /// Where encoding notes the functions that go by name, if somebody asks for them.
+    pub(super) by_name: Option<Arc<ByName>>,
 }
 
 /// What encoding ends with where it went well: DataFusion encodes what is below an extension's node
@@ -75,6 +78,8 @@ impl StageCodec {
 
     fn encode_function(
         &self,
+        kind: FunctionKind,
+        name: &str,
         buf: &mut Vec<u8>,
         is_built_in: bool,
         mut encode: impl FnMut(&dyn PhysicalExtensionCodec, &mut Vec<u8>) -> Result<()>,
@@ -88,13 +93,15 @@ impl StageCodec {
             *buf = to_named(named).encode_to_vec();
         } else if is_built_in {
             *buf = to_named((BUILT_IN, Vec::new())).encode_to_vec();
+        } else if let Some(by_name) = &self.by_name {
+            by_name.lock().insert((kind, name.to_owned()));
         }
         Ok(())
     }
 
     fn decode_function<T>(
         &self,
-        kind: &str,
+        kind: FunctionKind,
         name: &str,
         buf: &[u8],
         built_in: Option<&Arc<T>>,
@@ -188,13 +195,17 @@ impl PhysicalExtensionCodec for StageCodec {
     }
 
     fn try_decode_udf(&self, name: &str, buf: &[u8]) -> Result<Arc<ScalarUDF>> {
-        self.decode_function("scalar function", name, buf, ScalarUDF::named(name), |codec, buf| {
+        let built_in = ScalarUDF::named(name);
+        self.decode_function(FunctionKind::Scalar, name, buf, built_in, |codec, buf| {
             codec.try_decode_udf(name, buf)
         })
     }
 
     fn try_encode_udf(&self, node: &ScalarUDF, buf: &mut Vec<u8>) -> Result<()> {
-        self.encode_function(buf, node.is_built_in(), |codec, buf| codec.try_encode_udf(node, buf))
+        let (name, is_built_in) = (node.name(), node.is_built_in());
+        self.encode_function(FunctionKind::Scalar, name, buf, is_built_in, |codec, buf| {
+            codec.try_encode_udf(node, buf)
+        })
     }
 
     fn try_decode_higher_order_function(
@@ -202,7 +213,7 @@ impl PhysicalExtensionCodec for StageCodec {
         name: &str,
         buf: &[u8],
     ) -> Result<Arc<HigherOrderUDF>> {
-        self.decode_function("higher-order function", name, buf, None, |codec, buf| {
+        self.decode_function(FunctionKind::HigherOrder, name, buf, None, |codec, buf| {
             codec.try_decode_higher_order_function(name, buf)
         })
     }
@@ -212,7 +223,7 @@ impl PhysicalExtensionCodec for StageCodec {
         node: &HigherOrderUDF,
         buf: &mut Vec<u8>,
     ) -> Result<()> {
-        self.encode_function(buf, false, |codec, buf| {
+        self.encode_function(FunctionKind::HigherOrder, node.name(), buf, false, |codec, buf| {
             codec.try_encode_higher_order_function(node, buf)
         })
     }
@@ -240,26 +251,30 @@ impl PhysicalExtensionCodec for StageCodec {
     }
 
     fn try_decode_udaf(&self, name: &str, buf: &[u8]) -> Result<Arc<AggregateUDF>> {
-        self.decode_function(
-            "aggregate function",
-            name,
-            buf,
-            AggregateUDF::named(name),
-            |codec, buf| codec.try_decode_udaf(name, buf),
-        )
+        let built_in = AggregateUDF::named(name);
+        self.decode_function(FunctionKind::Aggregate, name, buf, built_in, |codec, buf| {
+            codec.try_decode_udaf(name, buf)
+        })
     }
 
     fn try_encode_udaf(&self, node: &AggregateUDF, buf: &mut Vec<u8>) -> Result<()> {
-        self.encode_function(buf, node.is_built_in(), |codec, buf| codec.try_encode_udaf(node, buf))
+        let (name, is_built_in) = (node.name(), node.is_built_in());
+        self.encode_function(FunctionKind::Aggregate, name, buf, is_built_in, |codec, buf| {
+            codec.try_encode_udaf(node, buf)
+        })
     }
 
     fn try_decode_udwf(&self, name: &str, buf: &[u8]) -> Result<Arc<WindowUDF>> {
-        self.decode_function("window function", name, buf, WindowUDF::named(name), |codec, buf| {
+        let built_in = WindowUDF::named(name);
+        self.decode_function(FunctionKind::Window, name, buf, built_in, |codec, buf| {
             codec.try_decode_udwf(name, buf)
         })
     }
 
     fn try_encode_udwf(&self, node: &WindowUDF, buf: &mut Vec<u8>) -> Result<()> {
-        self.encode_function(buf, node.is_built_in(), |codec, buf| codec.try_encode_udwf(node, buf))
+        let (name, is_built_in) = (node.name(), node.is_built_in());
+        self.encode_function(FunctionKind::Window, name, buf, is_built_in, |codec, buf| {
+            codec.try_encode_udwf(node, buf)
+        })
     }
 }

@@ -1,20 +1,16 @@
 //! Which functions of a plan a worker doesn't have.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
-use datafusion::common::{Result, internal_err};
-use datafusion::execution::{SessionState, TaskContext};
-use datafusion::logical_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, WindowUDF};
-use datafusion::physical_expr::PhysicalExpr;
+use datafusion::execution::SessionState;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion_proto::physical_plan::{
-    PhysicalExtensionCodec, PhysicalPlanNodeExt, PhysicalProtoConverterExtension,
-};
+use datafusion_proto::physical_plan::PhysicalPlanNodeExt;
 use datafusion_proto::protobuf::PhysicalPlanNode;
 use parking_lot::Mutex;
 
-use super::extension::{EncodeCtx, StageCodec};
+use super::extension::StageCodec;
 use super::registry::CodecRegistry;
 use super::stage::NodeOnly;
 
@@ -25,116 +21,70 @@ pub fn missing_functions(
     codecs: &Arc<CodecRegistry>,
     worker: &SessionState,
 ) -> Vec<String> {
-    let calls = Calls {
-        codec: StageCodec { registry: Arc::clone(codecs), ..StageCodec::default() },
-        known: Known::of(worker),
-        missing: Mutex::default(),
+    let by_name = Arc::new(ByName::default());
+    let codec = StageCodec {
+        registry: Arc::clone(codecs),
+        by_name: Some(Arc::clone(&by_name)),
+        ..StageCodec::default()
     };
     // A node that can't be encoded is reported as such.
     let _ = PhysicalPlanNode::try_from_physical_plan_with_converter(
         Arc::clone(plan),
-        &calls,
+        &codec,
         &NodeOnly,
     );
-    calls.missing.into_inner().into_iter().collect()
+    let by_name = by_name.lock();
+    let missing = by_name.iter().filter(|(kind, name)| !kind.is_known(name, worker));
+    let describe = |(kind, name): &(FunctionKind, String)| {
+        format!(
+            "{kind} {name:?}: register it with `{}` in the session state that the workers are \
+             built with",
+            kind.registration()
+        )
+    };
+    missing.map(describe).collect()
 }
 
-/// The names that a worker knows.
-#[derive(Debug)]
-struct Known {
-    scalar: HashSet<String>,
-    aggregate: HashSet<String>,
-    window: HashSet<String>,
-    higher_order: HashSet<String>,
+/// The functions of a plan that a worker looks up by their names.
+pub(super) type ByName = Mutex<BTreeSet<(FunctionKind, String)>>;
+
+/// What a function is; each kind has names of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum FunctionKind {
+    Aggregate,
+    HigherOrder,
+    Scalar,
+    Window,
 }
 
-impl Known {
-    fn of(worker: &SessionState) -> Self {
-        Self {
-            scalar: worker.scalar_functions().keys().cloned().collect(),
-            aggregate: worker.aggregate_functions().keys().cloned().collect(),
-            window: worker.window_functions().keys().cloned().collect(),
-            higher_order: worker.higher_order_functions().keys().cloned().collect(),
+impl FunctionKind {
+    fn is_known(self, name: &str, worker: &SessionState) -> bool {
+        match self {
+            Self::Aggregate => worker.aggregate_functions().contains_key(name),
+            Self::HigherOrder => worker.higher_order_functions().contains_key(name),
+            Self::Scalar => worker.scalar_functions().contains_key(name),
+            Self::Window => worker.window_functions().contains_key(name),
+        }
+    }
+
+    /// The method that registers one.
+    fn registration(self) -> &'static str {
+        match self {
+            Self::Aggregate => "register_udaf",
+            Self::HigherOrder => "register_higher_order_function",
+            Self::Scalar => "register_udf",
+            Self::Window => "register_udwf",
         }
     }
 }
 
-/// Encodes as a stage is encoded, and notes what goes by name and isn't known.
-#[derive(Debug)]
-struct Calls {
-    codec: StageCodec,
-    known: Known,
-    missing: Mutex<BTreeSet<String>>,
-}
-
-impl Calls {
-    /// A payload holds the function itself, so that nobody looks for its name.
-    fn note(&self, payload: &[u8], known: &HashSet<String>, kind: &str, name: &str, call: &str) {
-        if payload.is_empty() && !known.contains(name) {
-            self.missing.lock().insert(format!(
-                "{kind} {name:?}: register it with `{call}` in the session state that the workers \
-                 are built with"
-            ));
-        }
-    }
-}
-
-impl PhysicalExtensionCodec for Calls {
-    fn try_decode(
-        &self,
-        _buf: &[u8],
-        _inputs: &[Arc<dyn ExecutionPlan>],
-        _task: &TaskContext,
-        _converter: &dyn PhysicalProtoConverterExtension,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        internal_err!("nothing is decoded here")
-    }
-
-    fn try_encode(
-        &self,
-        node: Arc<dyn ExecutionPlan>,
-        buf: &mut Vec<u8>,
-        converter: &dyn PhysicalProtoConverterExtension,
-    ) -> Result<()> {
-        self.codec.try_encode(node, buf, converter)
-    }
-
-    fn try_encode_expr(
-        &self,
-        node: &Arc<dyn PhysicalExpr>,
-        buf: &mut Vec<u8>,
-        ctx: &EncodeCtx<'_>,
-    ) -> Result<()> {
-        self.codec.try_encode_expr(node, buf, ctx)
-    }
-
-    fn try_encode_udf(&self, node: &ScalarUDF, buf: &mut Vec<u8>) -> Result<()> {
-        self.codec.try_encode_udf(node, buf)?;
-        self.note(buf, &self.known.scalar, "scalar function", node.name(), "register_udf");
-        Ok(())
-    }
-
-    fn try_encode_higher_order_function(
-        &self,
-        node: &HigherOrderUDF,
-        buf: &mut Vec<u8>,
-    ) -> Result<()> {
-        self.codec.try_encode_higher_order_function(node, buf)?;
-        let known = &self.known.higher_order;
-        let call = "register_higher_order_function";
-        self.note(buf, known, "higher-order function", node.name(), call);
-        Ok(())
-    }
-
-    fn try_encode_udaf(&self, node: &AggregateUDF, buf: &mut Vec<u8>) -> Result<()> {
-        self.codec.try_encode_udaf(node, buf)?;
-        self.note(buf, &self.known.aggregate, "aggregate function", node.name(), "register_udaf");
-        Ok(())
-    }
-
-    fn try_encode_udwf(&self, node: &WindowUDF, buf: &mut Vec<u8>) -> Result<()> {
-        self.codec.try_encode_udwf(node, buf)?;
-        self.note(buf, &self.known.window, "window function", node.name(), "register_udwf");
-        Ok(())
+impl fmt::Display for FunctionKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Aggregate => "aggregate function",
+            Self::HigherOrder => "higher-order function",
+            Self::Scalar => "scalar function",
+            Self::Window => "window function",
+        })
     }
 }

@@ -54,7 +54,7 @@ impl StageDecoder {
             registry: Arc::clone(&self.codecs),
             leaves,
             subqueries: self.subquery_results()?,
-            ends_at_node: false,
+            ..StageCodec::default()
         };
         // Keeps filters that several nodes share one object; the plain converter separates them.
         DeduplicatingProtoConverter {}.proto_to_execution_plan(&self.plan, &codec.context(task))

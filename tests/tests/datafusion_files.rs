@@ -2,7 +2,7 @@
 
 use std::env;
 
-use datafusion_tributary_tests::slt::{Source, Way, run_file};
+use datafusion_tributary_tests::slt::{Source, Way, run_file, stale_exclusions};
 
 /// The files that say most about joins, aggregates, orders and limits for the time that they take.
 const FILES: &[&str] = &[
@@ -23,6 +23,7 @@ const FILES: &[&str] = &[
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_statement_gives_the_same_on_workers() {
     let source = Source::copy().await.expect("the files are there");
+    assert_eq!(stale_exclusions(&source).expect("the files can be read"), [""; 0]);
     env::set_current_dir(source.folder()).expect("a folder");
     let files = source.files().expect("the files are there");
     let mut n_spread = 0;

@@ -1,4 +1,5 @@
-//! Statements whose output isn't compared, and differences that are none, each with its reason.
+//! Kinds of statements whose output isn't compared, and of differences that are none, each with its
+//! reason.
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, WindowFunctionDefinition};
@@ -32,27 +33,6 @@ const ORDERED: &[&str] = &[
     "last_value",
     "nth_value",
     "string_agg",
-];
-
-/// Statements of which plain DataFusion itself doesn't give what they ask for, or that don't say which
-/// of several answers they want.
-const KNOWN: &[(&str, &str, &str)] = &[
-    ("functional_dependencies.slt", "ORDER BY x NULLS LAST, y", SORT_KEY),
-    (
-        "string/dictionary_utf8.slt",
-        "LIKE",
-        "Arrow's LIKE panics at a dictionary without values, which casting nothing but NULLs makes",
-    ),
-    (
-        "window_topn.slt",
-        "FROM window_topn_nulls",
-        "ROW_NUMBER takes rows with equal keys, which are NULL there, in any order",
-    ),
-    (
-        "pwmj.slt",
-        "ORDER BY 1,2",
-        "plain DataFusion takes the rows of a piecewise merge join for ordered",
-    ),
 ];
 
 /// Files whose later statements rely on the order in which rows were written, by a declared order of the
@@ -96,12 +76,6 @@ pub(super) fn undetermined(plan: &LogicalPlan) -> Option<&'static str> {
         return Some(APPROXIMATE);
     }
     any_expr(plan, depends_on_order).then_some(ORDER)
-}
-
-/// Why a statement of a file is known to differ.
-pub(super) fn known(file: &str, sql: &str) -> Option<&'static str> {
-    let is_it = |(name, words, _): &&(&str, &str, &str)| *name == file && sql.contains(words);
-    KNOWN.iter().find(is_it).map(|(_, _, reason)| *reason)
 }
 
 /// A limit whose rows something else than the result takes.

@@ -7,11 +7,13 @@
 mod data;
 mod exclude;
 mod file;
+mod known;
 pub(crate) mod pair;
 pub(crate) mod report;
 mod source;
 
 pub use file::run_file;
+pub use known::stale_exclusions;
 pub use report::{FileReport, Report};
 pub use source::Source;
 

@@ -25,8 +25,8 @@ use datafusion_tributary_cli::check::{QueryResult, check_plan};
 use futures::FutureExt;
 use sqllogictest::{AsyncDB, DBOutput};
 
-use super::exclude;
 use super::report::{Outcome, Statements};
+use super::{exclude, known};
 use crate::or_hang;
 
 /// Where the files write, and where the cluster writes instead.
@@ -51,7 +51,7 @@ impl AsyncDB for Pair {
         let single = run(&self.single, sql).await;
         let distributed = self.run_distributed(&sql.replace(SCRATCH, OTHER_SCRATCH)).await;
         let mut outcome = compare(&self.single, sql, &single, &distributed).await;
-        if let (Outcome::Different(_), Some(reason)) = (&outcome, exclude::known(&self.file, sql)) {
+        if let (Outcome::Different(_), Some(reason)) = (&outcome, known::reason(&self.file, sql)) {
             outcome = Outcome::NotCompared(reason);
         }
         // Even EXPLAIN plans a write, which some tables do at once.

@@ -1,39 +1,18 @@
 //! The transport contract over gRPC, and the mutants that it has to find there.
 
-use datafusion_tributary_core::conformance::TransportFixture;
-use datafusion_tributary_core::conformance::mutants::{MUTANTS, found_without_defect};
+use datafusion_tributary_core::conformance::mutants::check_mutants;
 
-#[expect(dead_code, reason = "other tests use the rest")]
 mod support;
 
-fn plain() -> TransportFixture {
-    TransportFixture::new(support::plain(), || support::listen("grpc"))
-}
-
 mod over_plain_text {
-    datafusion_tributary_core::conformance_suite!(super::plain());
+    datafusion_tributary_core::conformance_suite!(crate::support::plain_fixture());
 }
 
 mod over_mutual_tls {
-    use super::*;
-
-    datafusion_tributary_core::conformance_suite!(TransportFixture::new(
-        support::mutual_tls(),
-        || support::listen("grpcs")
-    ));
+    datafusion_tributary_core::conformance_suite!(crate::support::mutual_tls_fixture());
 }
 
 #[test]
-fn every_mutant_is_found_and_nothing_else() {
-    let fixture = plain();
-    assert_eq!(found_without_defect(&fixture), [""; 0]);
-    let survived = MUTANTS.iter().filter(|mutant| match mutant.found(&fixture) {
-        Some(found) => {
-            println!("{mutant:?}: {found}");
-            false
-        }
-        None => true,
-    });
-    let survived: Vec<_> = survived.collect();
-    assert!(survived.is_empty(), "the suite doesn't notice that a channel {survived:?}");
+fn every_mutant_is_found_and_nothing_else() -> Result<(), String> {
+    check_mutants(&support::plain_fixture())
 }

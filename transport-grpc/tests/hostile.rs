@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use datafusion::common::runtime::SpawnedTask;
 use datafusion_tributary_core::config::Compression;
+use datafusion_tributary_core::conformance::streams::{Streams, batch, request};
 use datafusion_tributary_core::error::TransportError;
 use datafusion_tributary_core::transport::{
     BatchStream, ShuffleTransport, TransportEnv, WorkerChannel,
@@ -25,8 +26,6 @@ use tonic::body::Body;
 use tonic::server::NamedService;
 use tonic::transport::{Channel, Server};
 use tower::{Service, ServiceExt};
-
-use self::support::worker::{Streams, batch, request};
 
 #[expect(dead_code, reason = "other tests use the rest")]
 mod support;

@@ -8,6 +8,7 @@ use arrow_flight::{
     HandshakeRequest, HandshakeResponse, PollInfo, PutResult, SchemaResult, Ticket,
 };
 use datafusion::common::runtime::SpawnedTask;
+use datafusion_tributary_core::conformance::streams::{Streams, batch, request};
 use datafusion_tributary_core::transport::{BatchStream, ShuffleTransport, TransportEnv};
 use datafusion_tributary_transport_grpc::ticket;
 use futures::stream::{BoxStream, iter};
@@ -19,8 +20,6 @@ use tonic::transport::{Channel, Server};
 use tonic::{Code, Request, Response, Status, Streaming};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
-
-use self::support::worker::{Streams, batch, request};
 
 #[expect(dead_code, reason = "other tests use the rest")]
 mod support;

@@ -1,80 +1,26 @@
-//! Where connections lead, who is at their other end, and who isn't let in.
+//! What connections bear, where they lead, who is at their other end, and who isn't let in.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use datafusion::common::runtime::{JoinSet, SpawnedTask};
-use datafusion_tributary_core::error::{Result, TransportError};
-use datafusion_tributary_core::ids::QueryId;
-use datafusion_tributary_core::protocol::{
-    FetchRequest, OpenQuery, Peer, QuerySession, WorkerInfo,
-};
-use datafusion_tributary_core::transport::{
-    BatchStream, ShuffleTransport, TransportEnv, WorkerChannel,
-};
+use datafusion_tributary_core::conformance::streams::{batch, one_batch_each, request};
+use datafusion_tributary_core::error::TransportError;
+use datafusion_tributary_core::transport::{ShuffleTransport, TransportEnv};
 use datafusion_tributary_transport_quic::{QuicTransport, TlsConfig};
 use futures::StreamExt;
-use futures::stream::iter;
-use parking_lot::Mutex;
 use tokio::net::UdpSocket;
 use tokio::runtime::Builder;
 use url::Url;
 
-use self::support::worker::{Streams, batch, request};
 use self::support::{Authority, HOSTS, raw, within};
 
 #[expect(dead_code, reason = "other tests use the rest")]
 mod support;
 
-fn streams() -> Arc<dyn WorkerChannel> {
-    Streams::new(|_| -> BatchStream { iter([Ok(batch())]).boxed() })
-}
-
-/// A worker that only notes who asks.
-#[derive(Debug)]
-struct Notes {
-    info: Arc<dyn WorkerChannel>,
-    peers: Mutex<Vec<Option<Peer>>>,
-}
-
-#[async_trait]
-impl WorkerChannel for Notes {
-    async fn open_query(&self, open: OpenQuery) -> Result<QuerySession> {
-        self.peers.lock().push(open.peer);
-        Err(TransportError::Draining { worker: "notes".to_owned() })
-    }
-
-    fn fetch(&self, _request: FetchRequest) -> Vec<BatchStream> {
-        Vec::new()
-    }
-
-    async fn info(&self) -> Result<WorkerInfo> {
-        self.info.info().await
-    }
-}
-
-/// An open call whose sender pretends to be somebody.
-fn open_call() -> OpenQuery {
-    let names = vec!["somebody else".to_owned()];
-    OpenQuery { peer: Some(Peer { address: None, names }), ..OpenQuery::new(QueryId::random()) }
-}
-
-#[tokio::test]
-async fn the_server_says_who_asks() {
-    let notes = Arc::new(Notes { info: streams(), peers: Mutex::default() });
-    let (transport, env) = (support::transport(), TransportEnv::default());
-    let served: Arc<dyn WorkerChannel> = Arc::clone(&notes) as _;
-    let server = transport.serve(&support::listen(), served, &env).await.expect("a free port");
-    let channel = transport.connect(&server.urls()[0], &env).await.expect("a connection");
-    let error = channel.open_query(open_call()).await.expect_err("it drains");
-    assert!(matches!(error, TransportError::Draining { .. }), "{error}");
-    let peer = notes.peers.lock().pop().flatten().expect("a peer");
-    assert!(peer.address.is_some_and(|address| address.ip().is_loopback()), "{peer:?}");
-    assert_eq!(peer.names, HOSTS);
-}
+datafusion_tributary_core::connection_suite!(support::fixture());
 
 /// An address whose packets go to one worker from the first socket that sends some, and to another
 /// from all later ones, as those of a name with several addresses do.
@@ -118,7 +64,7 @@ async fn an_address_of_several_workers_is_refused() {
     let env = TransportEnv::default();
     let mut servers = Vec::new();
     for _ in 0..2 {
-        let serving = transport.serve(&support::listen(), streams(), &env).await;
+        let serving = transport.serve(&support::listen(), one_batch_each(), &env).await;
         servers.push(serving.expect("a free port"));
     }
     let addresses: Vec<_> = servers.iter().map(|server| raw::address(&server.urls()[0])).collect();
@@ -128,28 +74,6 @@ async fn an_address_of_several_workers_is_refused() {
     let (url, _forward) = leading_to(addresses[0], addresses[1]).await;
     let error = within("answer", clients.connect(&url, &env)).await.expect_err("two workers");
     assert!(error.to_string().contains("leads to several workers"), "{error}");
-}
-
-#[tokio::test]
-async fn a_worker_that_was_restarted_is_reached_again() {
-    let (transport, env) = (support::transport(), TransportEnv::default());
-    let first = transport.serve(&support::listen(), streams(), &env).await;
-    let first = first.expect("a free port");
-    let url = first.urls()[0].clone();
-    let channel = transport.connect(&url, &env).await.expect("a connection");
-    let before = channel.info().await.expect("an answer").incarnation;
-    first.shutdown().await;
-    let _second = transport.serve(&url, streams(), &env).await.expect("the port is free again");
-    // The first call may be what notices that the old connection is gone.
-    let mut answer = channel.info().await;
-    for _ in 0..3 {
-        if answer.is_err() {
-            answer = channel.info().await;
-        }
-    }
-    assert_ne!(answer.expect("an answer").incarnation, before);
-    let mut stream = channel.fetch(request(0..1)).pop().expect("a stream");
-    assert_eq!(stream.next().await, Some(Ok(batch())));
 }
 
 /// A server on a thread of its own, which is killed without a word to its peers.
@@ -164,7 +88,8 @@ impl Process {
         let (served, url) = tokio::sync::oneshot::channel();
         // Lives as long as the runtime.
         drop(runtime.spawn(async move {
-            let server = transport.serve(&listen, streams(), &env).await.expect("a free port");
+            let server =
+                transport.serve(&listen, one_batch_each(), &env).await.expect("a free port");
             served.send(server.urls()[0].clone()).expect("a test that waits");
             // Dropped with the runtime, when nobody can send a farewell any more.
             std::future::pending::<()>().await;
@@ -243,7 +168,8 @@ async fn a_host_that_drops_udp_is_told_from_a_worker() {
 /// What a client of this transport hears of a server of that one.
 async fn refusal(server: &QuicTransport, client: &QuicTransport) -> String {
     let env = TransportEnv::default();
-    let server = server.serve(&support::listen(), streams(), &env).await.expect("a free port");
+    let server =
+        server.serve(&support::listen(), one_batch_each(), &env).await.expect("a free port");
     let refused = within("answer", client.connect(&server.urls()[0], &env)).await;
     refused.expect_err("it isn't let in").to_string()
 }
@@ -296,7 +222,8 @@ async fn further_ports_are_told_and_served() {
     let config = support::quick().with_endpoints(3).with_connections(3);
     let transport = support::with(config, identity.clone());
     let env = TransportEnv::default();
-    let server = transport.serve(&support::listen(), streams(), &env).await.expect("a free port");
+    let server =
+        transport.serve(&support::listen(), one_batch_each(), &env).await.expect("a free port");
     let first = raw::address(&server.urls()[0]);
     let told = within("greeting", greeting(&identity, first)).await;
     assert_eq!(told.len(), 2);

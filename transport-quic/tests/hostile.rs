@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::common::runtime::{JoinSet, SpawnedTask};
+use datafusion_tributary_core::conformance::streams::{Streams, batch, request};
 use datafusion_tributary_core::error::TransportError;
 use datafusion_tributary_core::tls::TlsIdentity;
 use datafusion_tributary_core::transport::{
@@ -15,9 +16,9 @@ use quinn::{Connection, Endpoint, ReadError, RecvStream, SendStream};
 use tokio::net::UdpSocket;
 
 use self::support::raw::{self, CALL, COMMAND, CREDIT, DATA, ERROR, INFO, frame};
-use self::support::worker::{Streams, batch, request};
 use self::support::{Authority, HOSTS, within};
 
+#[expect(dead_code, reason = "other tests use the rest")]
 mod support;
 
 fn streams() -> Arc<dyn WorkerChannel> {

@@ -23,6 +23,11 @@ pub trait Fixture: Send + Sync {
         Capabilities::default()
     }
 
+    /// The names in the certificate that its clients show: none without one.
+    fn peer_names(&self) -> &[&str] {
+        &[]
+    }
+
     /// How long a case waits for one thing to happen. It has to be longer than the transport's
     /// liveness bound.
     fn patience(&self) -> Duration {
@@ -51,12 +56,13 @@ pub struct TransportFixture {
     transport: Arc<dyn ShuffleTransport>,
     listen: fn() -> Url,
     capabilities: Capabilities,
+    peer_names: &'static [&'static str],
 }
 
 impl TransportFixture {
     /// A transport with connections, and where it may listen.
     pub fn new(transport: Arc<dyn ShuffleTransport>, listen: fn() -> Url) -> Self {
-        Self { transport, listen, capabilities: Capabilities::default() }
+        Self { transport, listen, capabilities: Capabilities::default(), peer_names: &[] }
     }
 
     /// For a transport that hands calls over without a connection in between.
@@ -64,6 +70,12 @@ impl TransportFixture {
     pub fn without_connections(mut self) -> Self {
         self.capabilities.has_connections = false;
         self
+    }
+
+    /// For a transport whose clients show a certificate with these names.
+    #[must_use]
+    pub fn with_peer_names(self, peer_names: &'static [&'static str]) -> Self {
+        Self { peer_names, ..self }
     }
 
     /// Wraps every channel that the transport connects.
@@ -93,5 +105,9 @@ impl Fixture for TransportFixture {
 
     fn capabilities(&self) -> Capabilities {
         self.capabilities
+    }
+
+    fn peer_names(&self) -> &[&str] {
+        self.peer_names
     }
 }

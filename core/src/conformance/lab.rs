@@ -155,7 +155,6 @@ impl Lab {
         Ok(query)
     }
 
-    /// Waits for something that has to happen.
     pub(super) async fn within<T>(
         &self,
         what: &str,
@@ -276,7 +275,12 @@ fn new_worker(env: &TransportEnv, codecs: CodecRegistry, settings: Settings) -> 
     Worker::new(options)
 }
 
-async fn within<T>(patience: Duration, what: &str, future: impl Future<Output = T>) -> Verdict<T> {
+/// Waits for something that has to happen.
+pub(super) async fn within<T>(
+    patience: Duration,
+    what: &str,
+    future: impl Future<Output = T>,
+) -> Verdict<T> {
     // The limit first: a future that nobody woke must not get its poll from the limit's timer.
     tokio::select! {
         biased;

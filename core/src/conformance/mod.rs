@@ -11,6 +11,9 @@
 //! ));
 //! ```
 //!
+//! Where there are sockets between the two ends, [`connection_suite!`](crate::connection_suite) makes
+//! tests of [`connections`] in the same way.
+//!
 //! [`mutants`] are small broken channels, at least one for each clause, which prove that the clause's
 //! case can fail.
 //!
@@ -18,6 +21,7 @@
 //! the fixture's [`patience`](Fixture::patience).
 
 pub mod cases;
+pub mod connections;
 mod fixture;
 mod host;
 mod lab;
@@ -25,6 +29,7 @@ mod local;
 pub mod mutants;
 mod probe;
 mod script;
+pub mod streams;
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -62,7 +67,7 @@ impl From<TransportError> for Failure {
     }
 }
 
-/// A clause's case.
+/// A case: of a clause, or of connections.
 #[derive(Clone, Copy)]
 pub struct Case {
     /// The name of its function.
@@ -79,7 +84,7 @@ impl fmt::Debug for Case {
 impl Case {
     /// The case of this name.
     pub fn named(name: &str) -> Option<&'static Self> {
-        CASES.iter().find(|case| case.name == name)
+        CASES.iter().chain(CONNECTION_CASES).find(|case| case.name == name)
     }
 
     /// Runs the case. One that panics or doesn't come to its end has failed.
@@ -99,16 +104,16 @@ impl Case {
 }
 
 macro_rules! list_cases {
-    ($($module:ident::$name:ident,)*) => {
-        /// All cases, in the order of their clauses.
-        pub const CASES: &[Case] = &[$(Case {
+    ($folder:ident: $($module:ident::$name:ident,)*) => {
+        &[$(Case {
             name: stringify!($name),
-            run: |fixture| cases::$module::$name(fixture).boxed(),
-        },)*];
+            run: |fixture| $folder::$module::$name(fixture).boxed(),
+        },)*]
     };
 }
 
-list_cases! {
+/// The cases of all clauses, in their order.
+pub const CASES: &[Case] = list_cases! { cases:
     start::c01_nothing_is_requested_before_the_first_poll,
     data::c02_order_within_an_output_is_kept,
     data::c03_batches_arrive_as_they_were_sent,
@@ -132,7 +137,17 @@ list_cases! {
     open::c21_a_version_mismatch_is_refused_at_open,
     open::c22_a_draining_worker_finishes_what_it_has,
     open::c23_first_commands_go_along_with_the_opening,
-}
+};
+
+/// The cases of connections.
+pub const CONNECTION_CASES: &[Case] = list_cases! { connections:
+    drops::ten_thousand_streams_dropped_midway_leave_the_connection_alive,
+    drops::a_dropped_stream_stops_its_sender_at_once,
+    drops::a_stalled_output_leaves_its_siblings_alone,
+    drops::a_shut_down_server_cuts_its_connections,
+    peers::the_server_says_who_asks,
+    peers::a_worker_that_was_restarted_is_reached_again,
+};
 
 /// Makes a `#[tokio::test]` of each clause, in the module where it is called. The argument is an
 /// expression that makes a [`Fixture`]; the calling crate needs tokio's `macros` and
@@ -140,7 +155,7 @@ list_cases! {
 #[macro_export]
 macro_rules! conformance_suite {
     ($fixture:expr) => {
-        $crate::conformance_suite! { @tests $fixture =>
+        $crate::conformance_suite! { @tests CASES, $fixture =>
             c01_nothing_is_requested_before_the_first_poll
             c02_order_within_an_output_is_kept
             c03_batches_arrive_as_they_were_sent
@@ -166,11 +181,11 @@ macro_rules! conformance_suite {
             c23_first_commands_go_along_with_the_opening
         }
     };
-    (@tests $fixture:expr => $($case:ident)*) => {
+    (@tests $cases:ident, $fixture:expr => $($case:ident)*) => {
         #[test]
         fn every_case_has_a_test() {
             let names: ::std::vec::Vec<_> =
-                $crate::conformance::CASES.iter().map(|case| case.name).collect();
+                $crate::conformance::$cases.iter().map(|case| case.name).collect();
             assert_eq!(names, [$(stringify!($case)),*]);
         }
 
@@ -181,5 +196,22 @@ macro_rules! conformance_suite {
                 case.run(&$fixture).await
             }
         )*
+    };
+}
+
+/// Makes a `#[tokio::test]` of each of [`CONNECTION_CASES`](crate::conformance::CONNECTION_CASES), as
+/// [`conformance_suite!`](crate::conformance_suite) does of each clause. The fixture's addresses are on
+/// loopback.
+#[macro_export]
+macro_rules! connection_suite {
+    ($fixture:expr) => {
+        $crate::conformance_suite! { @tests CONNECTION_CASES, $fixture =>
+            ten_thousand_streams_dropped_midway_leave_the_connection_alive
+            a_dropped_stream_stops_its_sender_at_once
+            a_stalled_output_leaves_its_siblings_alone
+            a_shut_down_server_cuts_its_connections
+            the_server_says_who_asks
+            a_worker_that_was_restarted_is_reached_again
+        }
     };
 }

@@ -1,12 +1,11 @@
 //! What the tests of this crate share.
 
 pub(crate) mod raw;
-#[path = "../../../transport-grpc/tests/support/worker.rs"]
-pub(crate) mod worker;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use datafusion_tributary_core::conformance::TransportFixture;
 use datafusion_tributary_core::tls::TlsIdentity;
 use datafusion_tributary_transport_quic::{QuicConfig, QuicTransport, TlsConfig};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -38,6 +37,11 @@ pub(crate) fn transport() -> Arc<QuicTransport> {
 
 pub(crate) fn with(config: QuicConfig, identity: TlsIdentity) -> Arc<QuicTransport> {
     Arc::new(QuicTransport::new(config.with_tls(TlsConfig::new(identity))))
+}
+
+/// For the suites.
+pub(crate) fn fixture() -> TransportFixture {
+    TransportFixture::new(transport(), listen).with_peer_names(HOSTS)
 }
 
 /// The names of a worker on loopback.

@@ -85,6 +85,23 @@ impl Mutant {
     }
 }
 
+/// Checks that over a sound transport, which has to have connections, the cases find each mutant, and
+/// nothing without one.
+///
+/// # Errors
+/// What they find without a mutant, or else the mutants that survive.
+pub fn check_mutants(sound: &dyn Fixture) -> Result<(), String> {
+    let found = found_without_defect(sound);
+    if !found.is_empty() {
+        return Err(format!("the suite fails without a mutant: {found:?}"));
+    }
+    let survived: Vec<_> = MUTANTS.iter().filter(|mutant| mutant.found(sound).is_none()).collect();
+    match &survived[..] {
+        [] => Ok(()),
+        _ => Err(format!("the suite doesn't notice that a channel {survived:?}")),
+    }
+}
+
 /// What the cases find in the sound transport itself, under the same conditions: has to be nothing,
 /// or what they find in a mutant is no proof.
 pub fn found_without_defect(sound: &dyn Fixture) -> Vec<String> {

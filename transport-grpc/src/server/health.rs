@@ -18,7 +18,8 @@ use tonic_reflection::server::v1::ServerReflectionServer;
 use super::flight::FlightService;
 use super::service::WorkerService;
 
-/// How often a watcher hears of a change.
+/// How often a watcher hears of a change. What is served may be any channel, and these are asked; they
+/// tell nothing by themselves.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Tells health as the worker itself does, at each question.

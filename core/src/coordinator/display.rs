@@ -15,7 +15,7 @@ use datafusion::physical_plan::{
 
 use super::align::NodeShape;
 use super::plan::PlannedStage;
-use super::store::{MetricsStore, of_one_kind};
+use super::store::{Kinds, MetricsStore};
 use crate::exec::{TaskLeafExec, exchange_of};
 use crate::ids::{HEAD_STAGE, StageId};
 
@@ -168,7 +168,10 @@ impl ExecutionPlan for StageNodeExec {
         let own = self.store.node(self.stage, self.node_idx);
         let sent = self.reads.and_then(|stage| self.store.sent(stage));
         match (own, sent) {
-            (Some(own), Some(sent)) => Some(of_one_kind(own.into_iter().chain(sent))),
+            (Some(own), Some(sent)) => {
+                let mut kinds = Kinds::default();
+                Some(own.into_iter().chain(sent).filter(|metric| kinds.fits(metric)).collect())
+            }
             (own, sent) => own.or(sent),
         }
     }

@@ -117,15 +117,17 @@ impl Latest {
         stage: StageId,
         of_task: impl Fn(&TaskMetrics) -> Option<Vec<Metric>>,
     ) -> Option<MetricsSet> {
+        let mut kinds = Kinds::default();
         let tasks = self.tasks.iter().filter(|((of, _), _)| *of == stage);
         let tasks = tasks.filter_map(|((_, idx), task)| Some((*idx, of_task(task)?)));
         let (ids, mut tasks): (Vec<TaskIdx>, Vec<Vec<Metric>>) = tasks.unzip();
         if tasks.is_empty() {
             return None;
         }
-        keep_kinds(&mut tasks);
+        tasks.iter_mut().for_each(|metrics| metrics.retain(|metric| kinds.fits(metric)));
         let is_spread = self.shows_spread && stage != HEAD_STAGE;
-        let spread = if is_spread { spreads(&tasks) } else { Vec::new() };
+        let mut spread = if is_spread { spreads(&tasks) } else { Vec::new() };
+        spread.retain(|metric| kinds.fits(metric));
         let labelled = ids.into_iter().zip(tasks).flat_map(|(idx, metrics)| {
             let label = (stage != HEAD_STAGE).then(|| Label::new("task", idx.to_string()));
             metrics.into_iter().map(move |metric| match &label {
@@ -133,7 +135,7 @@ impl Latest {
                 None => metric,
             })
         });
-        Some(of_one_kind(labelled.chain(spread).map(Arc::new)))
+        Some(labelled.chain(spread).map(Arc::new).collect())
     }
 }
 
@@ -141,27 +143,15 @@ fn to_metrics(metrics: &[NodeMetric]) -> Vec<Metric> {
     metrics.iter().map(NodeMetric::to_metric).collect()
 }
 
-/// Leaves out metrics of another kind than the first of their name: DataFusion adds up what has the
-/// same name and panics where it can't, and workers may be of another make.
-pub(super) fn of_one_kind(metrics: impl IntoIterator<Item = Arc<Metric>>) -> MetricsSet {
-    let mut kinds = Kinds::default();
-    metrics.into_iter().filter(|metric| kinds.fits(metric)).collect()
-}
-
-/// The kind of the first metric of each name.
+/// The kind of the first metric of each name. Those of another kind are left out: DataFusion adds up
+/// what has the same name and panics where it can't, and workers may be of another make.
 #[derive(Default)]
-struct Kinds(HashMap<String, Discriminant<MetricValue>>);
+pub(super) struct Kinds(HashMap<String, Discriminant<MetricValue>>);
 
 impl Kinds {
-    fn fits(&mut self, metric: &Metric) -> bool {
+    /// Whether the metric is of its name's kind, which it decides where it is the first.
+    pub(super) fn fits(&mut self, metric: &Metric) -> bool {
         let kind = discriminant(metric.value());
         *self.0.entry(metric.value().name().to_owned()).or_insert(kind) == kind
-    }
-}
-
-fn keep_kinds(tasks: &mut [Vec<Metric>]) {
-    let mut kinds = Kinds::default();
-    for metrics in tasks {
-        metrics.retain(|metric| kinds.fits(metric));
     }
 }

@@ -43,8 +43,15 @@ pub const MAX_CONTROL_BYTES: usize = 16 * 1024 * 1024;
 /// a scan of many files doesn't take the place of all others in a report.
 pub const MAX_NODE_METRICS: usize = 1024;
 
-/// Text of a custom metric: it stands in one line with others.
+/// Labels of a metric. Those of DataFusion have one or two.
+pub const MAX_METRIC_LABELS: usize = 16;
+
+/// Text of a custom metric, and name, category and labels of any: it stands in one line with others.
 pub const MAX_METRIC_TEXT_BYTES: usize = 1024;
+
+/// Files, row groups, pages or rows that a scan says it skipped, or read. DataFusion adds up two such
+/// numbers where it shows them, and that must not overflow after they were summed over many tasks.
+pub const MAX_PRUNED: u64 = 1 << 40;
 
 /// Messages that wait in one direction of a control session.
 pub const SESSION_QUEUE: usize = 64;

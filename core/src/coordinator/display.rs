@@ -12,9 +12,11 @@ use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
 };
+use url::Url;
 
 use super::align::NodeShape;
 use super::plan::PlannedStage;
+use super::received::StageShape;
 use super::store::{Kinds, MetricsStore};
 use crate::exec::{TaskLeafExec, exchange_of};
 use crate::ids::{HEAD_STAGE, StageId};
@@ -28,18 +30,18 @@ pub(super) fn display_tree(
     Builder { stages, store }.stage(HEAD_STAGE, head)
 }
 
-/// The nodes of each stage as the tree shows them, in pre-order.
-pub(super) fn node_shapes(
+/// Each stage as the tree shows it.
+pub(super) fn stage_shapes(
     head: &Arc<dyn ExecutionPlan>,
     stages: &[PlannedStage],
-) -> HashMap<StageId, Vec<NodeShape>> {
-    let plans = stages.iter().map(|stage| (stage.id, &stage.plan)).chain([(HEAD_STAGE, head)]);
-    let shapes_of = |plan: &Arc<dyn ExecutionPlan>| {
-        let mut shapes = Vec::new();
-        shapes_into(plan, &mut shapes);
-        shapes
+) -> HashMap<StageId, StageShape> {
+    let shape_of = |plan: &Arc<dyn ExecutionPlan>, workers: &[Url]| {
+        let mut nodes = Vec::new();
+        shapes_into(plan, &mut nodes);
+        StageShape { nodes, workers: workers.to_vec() }
     };
-    plans.map(|(id, plan)| (id, shapes_of(plan))).collect()
+    let others = stages.iter().map(|stage| (stage.id, shape_of(&stage.plan, &stage.workers)));
+    others.chain([(HEAD_STAGE, shape_of(head, &[]))]).collect()
 }
 
 fn shapes_into(plan: &Arc<dyn ExecutionPlan>, shapes: &mut Vec<NodeShape>) {

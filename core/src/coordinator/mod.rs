@@ -5,6 +5,7 @@ mod commit;
 mod display;
 mod execution;
 mod plan;
+mod received;
 mod renames;
 mod report;
 mod root;

@@ -15,7 +15,7 @@ use datafusion::physical_plan::{
     ReplaceChildrenOptions,
 };
 
-use super::display::{display_tree, node_shapes};
+use super::display::{display_tree, stage_shapes};
 use super::plan::DistributedPlan;
 use super::run;
 use super::store::MetricsStore;
@@ -72,7 +72,7 @@ impl DistributedExec {
             head.pipeline_behavior(),
             head.boundedness(),
         );
-        let store = Arc::new(MetricsStore::new(node_shapes(head, &plan.stages)));
+        let store = Arc::new(MetricsStore::new(stage_shapes(head, &plan.stages)));
         let display = display_tree(head, &plan.stages, &store);
         let encoded_head = match uncopyable(head) {
             Some(reason) => Err(reason),

@@ -196,7 +196,7 @@ impl Link {
             Err(error) => return self.inbox.fail(error),
         };
         let pump = Pump {
-            worker: self.worker.to_string(),
+            worker: self.worker.clone(),
             pings: commands.clone(),
             events,
             inbox: self.inbox,
@@ -218,7 +218,7 @@ impl Link {
 
 /// Listens to one worker and keeps the query's lease there.
 struct Pump {
-    worker: String,
+    worker: Url,
     pings: mpsc::Sender<SessionCommand>,
     events: mpsc::Receiver<SessionEvent>,
     inbox: Arc<Inbox>,
@@ -247,12 +247,15 @@ impl Pump {
             };
             silent_after = Instant::now() + LEASE;
             match event {
-                Some(SessionEvent::TaskDone(report)) => self.inbox.store.record(report),
+                Some(SessionEvent::TaskDone(report)) => {
+                    self.inbox.store.record(&self.worker, report);
+                }
                 Some(SessionEvent::TaskFailed { error, .. }) => {
                     self.inbox.record(TransportError::Remote(error));
                 }
                 Some(SessionEvent::Finished(reports)) => {
-                    reports.into_iter().for_each(|report| self.inbox.store.record(report));
+                    let record = |report| self.inbox.store.record(&self.worker, report);
+                    reports.into_iter().for_each(record);
                     self.unanswered = None;
                     return self.wait_for_end().await;
                 }
@@ -278,6 +281,6 @@ impl Pump {
             true => "its control session was cut".to_owned(),
             false => format!("it was silent for {silence:?}"),
         };
-        TransportError::ConnectionLost { worker: self.worker.clone(), reason }
+        TransportError::ConnectionLost { worker: self.worker.to_string(), reason }
     }
 }

@@ -1,5 +1,6 @@
 //! Operator metrics as plain values that travel, and back into DataFusion's sets.
 
+mod bounds;
 mod custom;
 mod fold;
 mod spread;
@@ -13,6 +14,7 @@ use datafusion::physical_plan::metrics::{
     Label, Metric, MetricCategory, MetricType, MetricValue, MetricsSet,
 };
 
+pub(crate) use self::bounds::cut;
 pub use self::custom::ReportedValue;
 pub use self::spread::TaskSpread;
 pub(crate) use self::spread::spreads;
@@ -26,7 +28,8 @@ pub struct NodeMetrics {
     pub name: String,
     /// The number of its children.
     pub n_children: u32,
-    /// What it measured. Above [`MAX_NODE_METRICS`] they are summed by name.
+    /// What it measured. Above [`MAX_NODE_METRICS`] they are summed by name. Of more names, labels of a
+    /// metric or bytes of a text than [`limits`](crate::limits) say, the first are there.
     pub metrics: Vec<NodeMetric>,
 }
 
@@ -70,10 +73,10 @@ pub(crate) fn of_node(plan: &Arc<dyn ExecutionPlan>) -> Vec<NodeMetric> {
 }
 
 impl NodeMetrics {
-    /// Metrics of a node with a name and so many children.
+    /// Metrics of a node with a name and so many children, within the limits.
     pub fn new(name: &str, n_children: usize, metrics: Vec<NodeMetric>) -> Self {
         let n_children = u32::try_from(n_children).unwrap_or(u32::MAX);
-        Self { name: name.to_owned(), n_children, metrics }
+        Self { name: name.to_owned(), n_children, metrics: bounds::said(metrics) }
     }
 }
 

@@ -94,6 +94,42 @@ fn many_metrics_of_a_node_are_summed_by_name() {
     assert_eq!(set.output_rows(), Some(2 * MAX_NODE_METRICS));
 }
 
+/// What a peer says may be anything.
+#[test]
+fn the_greatest_numbers_are_summed_and_shown() {
+    let ratio = |merge| Ratio { part: u64::MAX, total: 1, merge, is_bare: false };
+    let most = Pruning { pruned: u64::MAX, matched: u64::MAX, fully_matched: u64::MAX };
+    let values = [
+        NodeMetricValue::Count(u64::MAX),
+        NodeMetricValue::Gauge(u64::MAX),
+        NodeMetricValue::PeakBytes(u64::MAX),
+        NodeMetricValue::TimeNs(u64::MAX),
+        NodeMetricValue::TimestampNs(i64::MAX),
+        NodeMetricValue::TimestampNs(i64::MIN),
+        NodeMetricValue::Pruning(most),
+        NodeMetricValue::Ratio(ratio(RatioMerge::AddBoth)),
+        NodeMetricValue::Ratio(ratio(RatioMerge::SetTotal)),
+        NodeMetricValue::Custom(CustomMetric { text: String::new(), number: u64::MAX }),
+    ];
+    for value in values {
+        let metric = |partition| NodeMetric {
+            name: "odd".to_owned(),
+            partition: Some(partition),
+            labels: Vec::new(),
+            summary: false,
+            category: None,
+            value: value.clone(),
+        };
+        let task = || (0..20).map(|partition| metric(partition).to_metric()).collect();
+        let tasks: Vec<Vec<Metric>> = std::iter::repeat_with(task).take(20).collect();
+        let spread = spreads(&tasks).into_iter();
+        let all: MetricsSet = tasks.into_iter().flatten().chain(spread).map(Arc::new).collect();
+        let shown = all.aggregate_by_name().sorted_for_display().to_string();
+        assert!(shown.contains('='), "{value:?}: {shown}");
+        assert!(all.to_string().contains("{partition=19}="), "{value:?}: {all}");
+    }
+}
+
 /// The most of what it was told.
 #[derive(Debug, Default)]
 struct Most(std::sync::atomic::AtomicUsize);

@@ -10,7 +10,7 @@ use datafusion::physical_plan::metrics::{
 };
 
 use super::custom::ReportedValue;
-use crate::limits::MAX_METRIC_TEXT_BYTES;
+use crate::limits::MAX_PRUNED;
 
 /// A metric's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub enum RatioMerge {
 /// What the code of a custom metric says of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CustomMetric {
-    /// As it is shown, at most [`MAX_METRIC_TEXT_BYTES`] of it.
+    /// As it is shown.
     pub text: String,
     /// As a number, 0 where it is none.
     pub number: u64,
@@ -104,7 +104,7 @@ impl NodeMetricValue {
             }
             MetricValue::Ratio { ratio_metrics, .. } => Self::Ratio(Ratio::of(ratio_metrics)),
             MetricValue::Custom { value, .. } => Self::Custom(CustomMetric {
-                text: bounded(value.to_string()),
+                text: value.to_string(),
                 number: value.as_usize() as u64,
             }),
         })
@@ -155,9 +155,10 @@ impl Pruning {
 
     fn to_metrics(self) -> PruningMetrics {
         let metrics = PruningMetrics::new();
-        metrics.add_pruned(to_usize(self.pruned));
-        metrics.add_matched(to_usize(self.matched));
-        metrics.add_fully_matched(to_usize(self.fully_matched));
+        let bounded = |number: u64| to_usize(number.min(MAX_PRUNED));
+        metrics.add_pruned(bounded(self.pruned));
+        metrics.add_matched(bounded(self.matched));
+        metrics.add_fully_matched(bounded(self.fully_matched));
         metrics
     }
 }
@@ -229,11 +230,4 @@ fn new_timestamp(value_ns: i64) -> Timestamp {
 
 fn to_usize(value: u64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
-}
-
-fn bounded(mut text: String) -> String {
-    if text.len() > MAX_METRIC_TEXT_BYTES {
-        text.truncate(text.floor_char_boundary(MAX_METRIC_TEXT_BYTES));
-    }
-    text
 }

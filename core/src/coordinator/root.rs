@@ -30,8 +30,9 @@ use crate::codec::{StageDecoder, encode_plan, lost_on_the_wire};
 /// # Metrics
 /// Its own metrics are the rows and the time of the result; those of the nodes below it are of all
 /// tasks of a node's stage, each with the label `task`. They are of the execution whose result was
-/// last begun to be read, and complete once that result has ended, also with an error. A result that
-/// is dropped leaves the head stage's and what workers had said by then.
+/// last begun to be read, and complete once that result has ended. An error doesn't wait for them: they
+/// are complete when the end behind it is read, which waits for two seconds at most, or after that time.
+/// A result that is dropped leaves the head stage's and what workers had said by then.
 ///
 /// # Drop
 /// Dropping the result stream cancels the query on all workers. Files that it wrote are deleted in the

@@ -8,10 +8,12 @@ use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::object_store::Error as StoreError;
 use datafusion::physical_plan::{EmptyRecordBatchStream, ExecutionPlan};
+use futures::future::OptionFuture;
 use futures::stream::Fuse;
 use futures::{Stream, StreamExt};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use super::commit::Commit;
 use super::execution::{Execution, Gate};
@@ -28,7 +30,8 @@ use crate::metadata::Metadata;
 use crate::metrics;
 use crate::protocol::OpenQuery;
 
-/// Runs the head stage, and with it the query. Nothing happens before the first poll.
+/// Runs the head stage, and with it the query. Nothing happens before the first poll. An error is given
+/// at once; the end that follows it waits for the workers' metrics, as the end of all rows does.
 pub(super) fn run(
     plan: Arc<DistributedPlan>,
     head: Arc<dyn ExecutionPlan>,
@@ -36,15 +39,28 @@ pub(super) fn run(
     context: Arc<TaskContext>,
 ) -> impl Stream<Item = Result<RecordBatch>> + Send {
     let query = Query::Planned { plan, head, store, context };
-    futures::stream::try_unfold(query, |query| async move {
-        let mut running = match query {
+    let items = futures::stream::unfold(query, |query| async move {
+        let started = match query {
             Query::Planned { plan, head, store, context } => {
-                Box::new(Running::start(plan, head, store, &context).map_err(surface)?)
+                Running::start(plan, head, store, &context).map(Box::new)
             }
-            Query::Running(running) => running,
+            Query::Running(running) => Ok(running),
+            Query::Failed(finishing) => {
+                // The query has its error already.
+                let _ = finishing.await;
+                return None;
+            }
         };
-        Ok(running.next().await?.map(|batch| (batch, Query::Running(running))))
-    })
+        let mut running = match started {
+            Ok(running) => running,
+            Err(error) => return Some((Err(surface(error)), Query::Failed(None.into()))),
+        };
+        match running.next().await {
+            Ok(batch) => Some((Ok(batch?), Query::Running(running))),
+            Err(error) => Some((Err(error), Query::Failed(running.finish_later()))),
+        }
+    });
+    items.fuse()
 }
 
 enum Query {
@@ -55,6 +71,8 @@ enum Query {
         context: Arc<TaskContext>,
     },
     Running(Box<Running>),
+    /// Its error was given; workers may still say how far they came.
+    Failed(OptionFuture<JoinHandle<()>>),
 }
 
 struct Running {
@@ -124,6 +142,7 @@ impl Running {
             },
             Err(error) => {
                 let error = explain(&self.execution, error).await;
+                // Who is told that a write failed finds nothing of it.
                 if let Some(commit) = &self.commit {
                     clean_up(&self.execution, commit).await;
                     self.commit = None;
@@ -133,6 +152,13 @@ impl Running {
         };
         self.metrics.record(&batch);
         Ok(Some(batch))
+    }
+
+    /// Ends a query that failed in the background: a worker that is frozen would hold its error up. That
+    /// takes a short time at most, and goes on where nobody waits for it.
+    fn finish_later(&self) -> OptionFuture<JoinHandle<()>> {
+        let execution = Arc::clone(&self.execution);
+        Some(self.io.spawn(async move { execution.sessions.finish().await })).into()
     }
 
     /// The next rows of the head stage; those of a write are for its commit.
@@ -206,21 +232,16 @@ async fn clean_up(execution: &Execution, commit: &Commit) {
 
 /// The error to show: what a worker said of the cause, where this one only follows from it.
 async fn explain(execution: &Execution, error: DataFusionError) -> DataFusionError {
-    let transport = find_transport_error(&error);
-    let is_consequence = transport.is_some_and(TransportError::is_consequence);
-    let is_of_operator = matches!(transport, None | Some(TransportError::Remote(_)));
-    // The cause may still be on its way, and so are the metrics of what ran. A worker tells the cause when
-    // it has deleted its files.
-    if is_consequence || is_of_operator {
-        execution.sessions.end().await;
-    }
-    if !is_consequence {
+    if !find_transport_error(&error).is_some_and(TransportError::is_consequence) {
         return surface(error);
     }
-    let cause = execution.sessions.inbox().root_cause();
-    cause
-        .filter(|cause| !cause.is_consequence())
-        .map_or_else(|| surface(error), DataFusionError::from)
+    let inbox = execution.sessions.inbox();
+    let known = || inbox.root_cause().filter(|cause| !cause.is_consequence());
+    if known().is_none() {
+        // It may still be on its way. After a write a worker tells it when it has deleted its files.
+        execution.sessions.end().await;
+    }
+    known().map_or_else(|| surface(error), DataFusionError::from)
 }
 
 /// The error to show of files that can't be put in place. A worker whose session fails deletes what it

@@ -2,12 +2,13 @@
 
 mod ends;
 mod programs;
+mod silent;
 mod text;
 
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::metrics::{MetricValue, MetricsSet};
 use datafusion::physical_plan::{ExecutionPlan, collect};
@@ -15,6 +16,7 @@ use datafusion::prelude::SessionContext;
 use datafusion_tributary::{QueryReport, TaskSpread};
 use datafusion_tributary_tests::tables::{BUILD_SIDE, EMPTY, NULLS, PROBE_SIDE};
 use datafusion_tributary_tests::{World, or_hang};
+use futures::StreamExt;
 
 const TABLES: [&str; 4] = [BUILD_SIDE, PROBE_SIDE, EMPTY, NULLS];
 const WORLD: World = World { n_workers: 4, target_partitions: 2, force_encode: false };
@@ -52,6 +54,15 @@ impl Planned {
 
     async fn run(&self) -> Result<Vec<RecordBatch>> {
         or_hang(collect(Arc::clone(&self.plan), Arc::clone(&self.task))).await.expect("no hang")
+    }
+
+    /// Runs it to the end behind its error, where workers have said how far they came.
+    async fn fail(&self) -> DataFusionError {
+        let rows = self.plan.execute(0, Arc::clone(&self.task)).expect("begun");
+        let items: Vec<_> = or_hang(rows.collect()).await.expect("no hang");
+        let mut errors: Vec<_> = items.into_iter().filter_map(Result::err).collect();
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        errors.remove(0)
     }
 
     /// The metrics of all nodes whose name begins so.

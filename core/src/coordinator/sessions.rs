@@ -45,6 +45,7 @@ struct Links {
 #[derive(Debug)]
 pub(super) struct Inbox {
     store: Arc<MetricsStore>,
+    /// The first one, and the first one that isn't a consequence.
     errors: Mutex<Vec<TransportError>>,
     /// The first failure of a session: nothing more is heard from that worker.
     failed: Notify,
@@ -131,8 +132,13 @@ impl Inbox {
         errors.iter().find(|error| !error.is_consequence()).or_else(|| errors.first()).cloned()
     }
 
+    /// Others are never shown, and a worker may say any number of them.
     fn record(&self, error: TransportError) {
-        self.errors.lock().push(error);
+        let mut errors = self.errors.lock();
+        let has_cause = errors.iter().any(|error| !error.is_consequence());
+        if errors.is_empty() || !has_cause && !error.is_consequence() {
+            errors.push(error);
+        }
     }
 
     fn fail(&self, error: TransportError) {
@@ -282,5 +288,25 @@ impl Pump {
             false => format!("it was silent for {silence:?}"),
         };
         TransportError::ConnectionLost { worker: self.worker.to_string(), reason }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_errors_that_may_be_shown_are_kept() {
+        let store = Arc::new(MetricsStore::new(HashMap::new()));
+        let inbox = Inbox { store, errors: Mutex::default(), failed: Notify::new() };
+        assert_eq!(inbox.root_cause(), None);
+        let lost = |n: u32| TransportError::NotFound(format!("{n}"));
+        let cause = |n: u32| TransportError::Timeout(format!("{n}"));
+        (0..100).for_each(|n| inbox.record(lost(n)));
+        assert_eq!(inbox.root_cause(), Some(lost(0)));
+        (0..100).for_each(|n| inbox.record(cause(n)));
+        (0..100).for_each(|n| inbox.record(lost(n)));
+        assert_eq!(inbox.root_cause(), Some(cause(0)));
+        assert_eq!(*inbox.errors.lock(), [lost(0), cause(0)]);
     }
 }

@@ -35,6 +35,24 @@ pub(crate) struct StageDraft {
     pub(crate) scope: ScopeId,
 }
 
+impl StageDraft {
+    /// A stage that runs a fragment as it is, whose rows come in no order. What stands in its place in one
+    /// task is the fragment, too.
+    pub(crate) fn new(kind: ExchangeKind, fragment: &Fragment, scope: ScopeId) -> Self {
+        Self {
+            producer: Arc::clone(&fragment.plan),
+            inline: Arc::clone(&fragment.plan),
+            kind,
+            hash_exprs: Vec::new(),
+            ranges: None,
+            ordering: None,
+            n_tasks: fragment.n_tasks(),
+            wants_worker: fragment.wants_worker,
+            scope,
+        }
+    }
+}
+
 /// The place of an exchange in a plan that is being cut.
 #[derive(Debug)]
 pub(crate) struct DraftExchangeExec {

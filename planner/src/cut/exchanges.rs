@@ -32,15 +32,10 @@ impl Cutter<'_> {
         let (wanted, wants_worker) = (child.n_tasks(), child.wants_worker);
         let equivalences = merged_equivalences(&inline, wanted, ordering.as_ref());
         let draft_idx = self.add_draft(StageDraft {
-            producer: child.plan,
-            kind: ExchangeKind::Shuffle,
-            hash_exprs: exprs,
-            ranges: None,
-            ordering,
-            n_tasks: wanted,
-            wants_worker,
-            scope: self.scope,
             inline: Arc::clone(&inline),
+            hash_exprs: exprs,
+            ordering,
+            ..StageDraft::new(ExchangeKind::Shuffle, &child, self.scope)
         });
         let exchange = DraftExchangeExec::new(draft_idx, &inline, equivalences, partitioning);
         Ok(Fragment {
@@ -152,14 +147,8 @@ impl Cutter<'_> {
         };
         let draft_idx = self.add_draft(StageDraft {
             producer: Arc::clone(&producer),
-            kind,
-            hash_exprs: Vec::new(),
-            ranges: None,
             ordering,
-            n_tasks: child.n_tasks(),
-            wants_worker: child.wants_worker,
-            scope: self.scope,
-            inline: Arc::clone(&child.plan),
+            ..StageDraft::new(kind, child, self.scope)
         });
         let partitioning = Partitioning::UnknownPartitioning(n_partitions);
         Arc::new(DraftExchangeExec::new(draft_idx, &producer, equivalences, partitioning))

@@ -34,7 +34,7 @@ impl Cutter<'_> {
             .rev()
             .try_fold(sorted.plan, |plan, projection| with_children(projection, vec![plan]))?;
         let sorted = Fragment { plan, ..input };
-        Ok(Some(self.concatenate(sorted, merge.expr().clone())))
+        Ok(Some(self.concatenate(&sorted, merge.expr().clone())))
     }
 
     /// All rows of a fragment in one partition and in the order of a sort; `None` where that isn't
@@ -45,7 +45,7 @@ impl Cutter<'_> {
         input: &Fragment,
     ) -> Result<Option<Fragment>> {
         let sorted = self.sort_ranges(planned, input)?;
-        Ok(sorted.map(|sorted| self.concatenate(sorted, planned.expr().clone())))
+        Ok(sorted.map(|sorted| self.concatenate(&sorted, planned.expr().clone())))
     }
 
     /// A fragment's rows by ranges, each partition sorted. With a limit that isn't worth an exchange:
@@ -83,15 +83,8 @@ impl Cutter<'_> {
         let n_tasks = input.n_tasks();
         let n_partitions = ranges.partition_count() / n_tasks as usize;
         let draft_idx = self.add_draft(StageDraft {
-            producer: Arc::clone(&input.plan),
-            inline: Arc::clone(&input.plan),
-            kind: ExchangeKind::Range,
-            hash_exprs: Vec::new(),
             ranges: Some(ranges),
-            ordering: None,
-            n_tasks,
-            wants_worker: input.wants_worker,
-            scope: self.scope,
+            ..StageDraft::new(ExchangeKind::Range, input, self.scope)
         });
         let equivalences = merged_equivalences(&input.plan, n_tasks, None);
         let partitioning = Partitioning::UnknownPartitioning(n_partitions);
@@ -99,19 +92,11 @@ impl Cutter<'_> {
     }
 
     /// Reads the partitions of all tasks one after another. They are in `ordering` together.
-    fn concatenate(&mut self, sorted: Fragment, ordering: LexOrdering) -> Fragment {
-        let n_tasks = sorted.n_tasks();
-        let equivalences = merged_equivalences(&sorted.plan, n_tasks, Some(&ordering));
+    fn concatenate(&mut self, sorted: &Fragment, ordering: LexOrdering) -> Fragment {
+        let equivalences = merged_equivalences(&sorted.plan, sorted.n_tasks(), Some(&ordering));
         let draft_idx = self.add_draft(StageDraft {
-            producer: Arc::clone(&sorted.plan),
-            inline: Arc::clone(&sorted.plan),
-            kind: ExchangeKind::Concatenate,
-            hash_exprs: Vec::new(),
-            ranges: None,
             ordering: Some(ordering),
-            n_tasks,
-            wants_worker: sorted.wants_worker,
-            scope: self.scope,
+            ..StageDraft::new(ExchangeKind::Concatenate, &sorted, self.scope)
         });
         let partitioning = Partitioning::UnknownPartitioning(1);
         let plan = DraftExchangeExec::new(draft_idx, &sorted.plan, equivalences, partitioning);

@@ -78,15 +78,8 @@ impl Cutter<'_> {
         let inline = deal(&child.plan, self.n_partitions)?;
         let equivalences = merged_equivalences(&inline, child.n_tasks(), None);
         let draft_idx = self.add_draft(StageDraft {
-            n_tasks: child.n_tasks(),
-            producer: child.plan,
             inline: Arc::clone(&inline),
-            kind: ExchangeKind::RoundRobin,
-            hash_exprs: Vec::new(),
-            ordering: None,
-            wants_worker: child.wants_worker,
-            ranges: None,
-            scope: self.scope,
+            ..StageDraft::new(ExchangeKind::RoundRobin, &child, self.scope)
         });
         let partitioning = Partitioning::UnknownPartitioning(self.n_partitions);
         let exchange = DraftExchangeExec::new(draft_idx, &inline, equivalences, partitioning);

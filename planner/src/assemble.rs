@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use datafusion::common::DataFusionError;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DataFusionError, Result};
 use datafusion::physical_expr::{LexOrdering, Partitioning};
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::union::UnionExec;
@@ -22,6 +22,7 @@ use url::Url;
 
 use crate::cut::{merged_equivalences, without_stale_limit};
 use crate::draft::{DraftExchangeExec, StageDraft};
+use crate::failure::Result;
 use crate::route::{StageToRoute, TaskRouter, TaskToRoute, route};
 use crate::split::{UserLeaves, branch_homes, split_leaf, whole_in_one};
 
@@ -217,7 +218,7 @@ impl Assembler<'_> {
         task: usize,
     ) -> Result<Vec<bytes::Bytes>> {
         let slices = leaves.iter().filter_map(|leaf| leaf.downcast_ref::<TaskLeafExec>());
-        slices.map(|leaf| encode_plan(&leaf.slices()[task], self.codecs)).collect()
+        slices.map(|leaf| Ok(encode_plan(&leaf.slices()[task], self.codecs)?)).collect()
     }
 
     fn route(
@@ -256,9 +257,8 @@ fn check_order(producer: &Arc<dyn ExecutionPlan>, ordering: Option<&LexOrdering>
     if producer.equivalence_properties().ordering_satisfy(ordering.iter().cloned())? {
         return Ok(());
     }
-    Err(DataFusionError::Internal(format!(
-        "a stage lost the order [{ordering}] that its readers rely on"
-    )))
+    let lost = format!("a stage lost the order [{ordering}] that its readers rely on");
+    Err(DataFusionError::Internal(lost).into())
 }
 
 /// A producer's plan with one output partition for each reader.
@@ -288,16 +288,19 @@ fn fan_out(
                 let partitioning = Partitioning::Range(ranges.clone());
                 Ok(Arc::new(RepartitionExec::try_new(producer, partitioning)?))
             }
-            _ => Err(DataFusionError::Internal(format!(
-                "the ranges of a sort don't fit its {} tasks",
-                routing.n_consumers
-            ))),
+            _ => {
+                let n_tasks = routing.n_consumers;
+                let misfit = format!("the ranges of a sort don't fit its {n_tasks} tasks");
+                Err(DataFusionError::Internal(misfit).into())
+            }
         },
     }
 }
 
 fn count(n: usize) -> Result<u32> {
-    u32::try_from(n).map_err(|_| DataFusionError::Internal(format!("{n} doesn't fit in 32 bits")))
+    let n = u32::try_from(n)
+        .map_err(|_| DataFusionError::Internal(format!("{n} doesn't fit in 32 bits")))?;
+    Ok(n)
 }
 
 /// Replaces the slices' places by one task's slices: the plan that the task decodes.

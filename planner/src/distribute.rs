@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use datafusion::common::DataFusionError;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::sink::DataSinkExec;
 use datafusion::execution::TaskContext;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -19,6 +19,7 @@ use url::Url;
 use crate::assemble::Assembler;
 use crate::cut::{Cutter, WriteCut};
 use crate::draft::StageDraft;
+use crate::failure::{Failure, Result};
 use crate::leaf::LeafSplitter;
 use crate::request::ExchangeRequestExec;
 use crate::route::TaskRouter;
@@ -67,7 +68,28 @@ enum Write {
 }
 
 impl Distributor<'_> {
-    pub(crate) fn distribute(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<Outcome> {
+    /// Distributes a plan. Where that goes wrong, by a fault of a node's or of ours, the query stays
+    /// local for this reason.
+    ///
+    /// # Errors
+    /// What the user has to mend, or such a reason where `distributed.require` forbids it.
+    pub(crate) fn distribute(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+    ) -> Result<Outcome, DataFusionError> {
+        let error = match self.try_distribute(plan) {
+            Ok(outcome) => return Ok(outcome),
+            Err(Failure::Refused(error)) => return Err(error),
+            Err(Failure::Broken(error)) => error,
+        };
+        let cause = error.strip_backtrace().replace("\ncaused by\n", ": ");
+        let reason = format!("cutting it into stages failed: {cause}");
+        self.check_required(std::slice::from_ref(&reason))?;
+        log::warn!("a query stays local: {reason}");
+        Ok(Outcome::Local(vec![reason]))
+    }
+
+    fn try_distribute(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<Outcome> {
         let plan = undistributed(plan)?;
         self.check_requests(&plan)?;
         if self.config.write_files_on_workers
@@ -88,7 +110,7 @@ impl Distributor<'_> {
         let mut cutter = self.cutter();
         let head = cutter.cut_head(&plan)?;
         let Cutter { drafts, local_reasons, .. } = cutter;
-        self.check_required(&local_reasons)?;
+        self.check_required(&local_reasons).map_err(Failure::Refused)?;
         Ok(Cut { plan, head, drafts, write: None, local_reasons })
     }
 
@@ -106,7 +128,7 @@ impl Distributor<'_> {
             WriteCut::Small => return Ok(Write::InHead(None)),
         };
         let Cutter { drafts, local_reasons, .. } = cutter;
-        self.check_required(&local_reasons)?;
+        self.check_required(&local_reasons).map_err(Failure::Refused)?;
         let (plan, write) = (Arc::clone(plan), Some(target));
         Ok(Write::OnWorkers(Box::new(Cut { plan, head, drafts, write, local_reasons })))
     }
@@ -170,8 +192,8 @@ impl Distributor<'_> {
         let is_needed = drafts.iter().any(|draft| draft.wants_worker || draft.n_tasks > 1);
         match &self.channels {
             _ if !is_needed => Ok(None),
-            None => Err(no_resolver()),
-            Some(_) if self.workers.is_empty() => Err(no_workers()),
+            None => Err(Failure::Refused(no_resolver())),
+            Some(_) if self.workers.is_empty() => Err(Failure::Refused(no_workers())),
             Some(channels) => Ok(Some(channels.clone())),
         }
     }
@@ -190,7 +212,7 @@ impl Distributor<'_> {
                 cut.local_reasons.push(reason);
                 self.assemble(cut)?
             }
-            None => self.distribute(children[0])?,
+            None => self.try_distribute(children[0])?,
         };
         match outcome {
             Outcome::Distributed(root) => {
@@ -201,7 +223,7 @@ impl Distributor<'_> {
     }
 
     /// `distributed.require` turns a reason into an error.
-    fn check_required(&self, reasons: &[String]) -> Result<()> {
+    fn check_required(&self, reasons: &[String]) -> Result<(), DataFusionError> {
         if !self.config.require || reasons.is_empty() {
             return Ok(());
         }
@@ -223,11 +245,11 @@ impl Distributor<'_> {
         }
         let options = self.task_context.session_config().options();
         SanityCheckPlan::new().optimize(Arc::clone(plan), options).map_err(|error| {
-            DataFusionError::Plan(format!(
+            Failure::Refused(DataFusionError::Plan(format!(
                 "a requested exchange takes away what a node above it needs; put it elsewhere, or \
                  ask for another one: {}",
                 error.strip_backtrace()
-            ))
+            )))
         })?;
         Ok(())
     }
@@ -266,7 +288,9 @@ pub(crate) fn is_shell(plan: &dyn ExecutionPlan) -> bool {
 
 /// A table provider may plan a query of its own while it is scanned, through this planner: what is
 /// inside a plan is distributed with it.
-pub(crate) fn undistributed(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+pub(crate) fn undistributed(
+    plan: &Arc<dyn ExecutionPlan>,
+) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
     let replaced = Arc::clone(plan).transform_up(|node| {
         let inner =
             node.downcast_ref::<DistributedExec>().map(|root| Arc::clone(root.undistributed()));

@@ -13,6 +13,7 @@ mod cut;
 mod distribute;
 mod draft;
 mod explain;
+mod failure;
 mod leaf;
 mod options;
 mod planner;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::Session;
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::Result;
 use datafusion::execution::context::QueryPlanner;
 use datafusion::execution::{SessionState, TaskContext};
 use datafusion::logical_expr::{LogicalPlan, WriteOp};
@@ -54,18 +54,9 @@ impl DistributedQueryPlanner {
             Err(error) => return Err(error),
         };
         let context = planning.task_ctx();
-        let outcome = self.distributor(session, n_partitions, &context)?.distribute(&plan);
-        let reasons = match outcome {
-            Ok(Outcome::Distributed(plan)) => return Ok((plan, Vec::new())),
-            Ok(Outcome::Local(reasons)) => reasons,
-            Err(error @ (DataFusionError::Plan(_) | DataFusionError::Configuration(_))) => {
-                return Err(error);
-            }
-            // A query that can't be cut right is answered all the same.
-            Err(error) => {
-                log::warn!("a query stays local: {error}");
-                vec![error.strip_backtrace()]
-            }
+        let reasons = match self.distributor(session, n_partitions, &context)?.distribute(&plan)? {
+            Outcome::Distributed(plan) => return Ok((plan, Vec::new())),
+            Outcome::Local(reasons) => reasons,
         };
         // A table may count on being asked once to be written to.
         let plan = match n_partitions < 2 && !is_write(query) {

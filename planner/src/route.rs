@@ -10,6 +10,7 @@ use datafusion_tributary_core::ids::StageId;
 use datafusion_tributary_core::protocol::StageRoutes;
 use url::Url;
 
+use crate::failure::{self, Failure};
 use crate::split::list;
 
 /// Decides which worker runs each task of a stage.
@@ -90,11 +91,15 @@ impl StageToRoute<'_> {
 }
 
 /// Asks the session's router, if it has one, and checks its answer.
-pub(crate) fn route(router: Option<&dyn TaskRouter>, stage: &StageToRoute<'_>) -> Result<Vec<Url>> {
+pub(crate) fn route(
+    router: Option<&dyn TaskRouter>,
+    stage: &StageToRoute<'_>,
+) -> failure::Result<Vec<Url>> {
     let Some(router) = router else { return Ok(stage.default_workers()) };
     let wrong = |what: String| {
         let (name, stage) = (router.name(), stage.stage);
-        DataFusionError::Plan(format!("task router {name} and stage {stage}: {what}"))
+        let text = format!("task router {name} and stage {stage}: {what}");
+        Failure::Refused(DataFusionError::Plan(text))
     };
     let answer = router.route(stage);
     let answer =

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use datafusion::common::DataFusionError;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::physical_expr::expressions::{CastExpr, Column};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -14,6 +14,7 @@ use datafusion_tributary_core::codec::{CodecRegistry, StageDecoder, check_node};
 use datafusion_tributary_core::coordinator::PlannedStage;
 
 use crate::assemble::with_slices;
+use crate::failure::Result;
 
 /// Checks every stage's requirements, and that its nodes can be sent; in debug builds also decodes
 /// every stage again.
@@ -55,10 +56,11 @@ fn verify_encoding(
         let here = with_slices(&stage.plan, task)?;
         let (here_text, there_text) = (describe(&here), describe(&there));
         if here_text != there_text {
-            return Err(DataFusionError::Internal(format!(
+            let differs = format!(
                 "stage {} isn't the same after decoding:\n{here_text}\ninstead it is\n{there_text}",
                 stage.id
-            )));
+            );
+            return Err(DataFusionError::Internal(differs).into());
         }
     }
     Ok(())

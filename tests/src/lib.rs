@@ -11,6 +11,7 @@ pub mod cluster;
 pub mod codecs;
 pub mod custom;
 pub mod differential;
+pub mod fragile;
 pub mod functions;
 pub mod hand;
 pub mod paged;

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use datafusion::common::Result;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{Distribution, PhysicalExpr};
@@ -14,6 +13,7 @@ use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use super::{Cutter, Fragment, Placement, Spread, with_children};
+use crate::failure::Result;
 use crate::split::branch_tasks;
 
 /// What a node requires of one child.

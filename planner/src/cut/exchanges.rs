@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use datafusion::common::Result;
 use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
@@ -13,6 +12,7 @@ use datafusion_tributary_core::exec::ExchangeKind;
 use super::combine::has_one_partition;
 use super::{Cutter, Fragment, Placement, Spread, with_children};
 use crate::draft::{DraftExchangeExec, StageDraft, is_bare_exchange};
+use crate::failure::Result;
 
 impl Cutter<'_> {
     /// Redistributes a fragment's rows by hash over tasks and partitions. Where the rows' order is

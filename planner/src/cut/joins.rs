@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use datafusion::common::JoinType;
 use datafusion::common::tree_node::TreeNode;
-use datafusion::common::{JoinType, Result};
 use datafusion::physical_expr::expressions::UnKnownColumn;
 use datafusion::physical_expr::{Partitioning, PhysicalExpr};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
@@ -14,6 +14,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use super::exchanges::ungathered;
 use super::{Cutter, Fragment, Placement, Spread, with_children};
+use crate::failure::Result;
 
 /// Whether a join reads its whole left side before the right one, in every partition.
 pub(super) fn collects_left(plan: &dyn ExecutionPlan) -> bool {

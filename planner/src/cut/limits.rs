@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use datafusion::common::Result;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 
 use super::combine::has_one_partition;
 use super::exchanges::single_partition;
 use super::{Cutter, Fragment, internal};
+use crate::failure::Result;
 
 impl Cutter<'_> {
     /// A node that keeps `n` rows of one partition would keep them of each partition and task that

@@ -15,8 +15,8 @@ mod writes;
 
 use std::sync::Arc;
 
+use datafusion::common::DataFusionError;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{DataFusionError, Result};
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
@@ -27,6 +27,7 @@ use datafusion_tributary_core::coordinator::ScopeId;
 pub(crate) use self::exchanges::{merged_equivalences, single_partition};
 pub(crate) use self::writes::WriteCut;
 use crate::draft::{DraftExchangeExec, StageDraft};
+use crate::failure::Result;
 use crate::request::ExchangeRequestExec;
 use crate::size::{is_large_table, leaf_size};
 use crate::split::UserLeaves;
@@ -260,13 +261,15 @@ fn head(plan: Arc<dyn ExecutionPlan>) -> Fragment {
     }
 }
 
-/// The same node over other children.
+/// The same node over other children. An error names the node, which may be the user's.
 pub(crate) fn with_children(
     plan: &Arc<dyn ExecutionPlan>,
     children: Vec<Arc<dyn ExecutionPlan>>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-    let plan = Arc::clone(plan).replace_children(children, options)?;
+    let plan = Arc::clone(plan)
+        .replace_children(children, options)
+        .map_err(|error| error.context(format!("{} over the inputs of a stage", plan.name())))?;
     Ok(without_stale_limit(&plan).unwrap_or(plan))
 }
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use datafusion::common::Result;
 use datafusion::physical_expr::Partitioning;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
@@ -10,6 +9,7 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use super::{Cutter, Fragment, Placement, Spread, joins, with_children};
+use crate::failure::Result;
 
 /// DataFusion's operators that read each child once, whatever runs them.
 const KNOWN_OPERATORS: &[&str] = &[

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use datafusion::common::Result;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{LexOrdering, Partitioning, PhysicalSortExpr, RangePartitioning};
 use datafusion::physical_plan::ExecutionPlan;
@@ -15,6 +14,7 @@ use datafusion_tributary_core::exec::ExchangeKind;
 use super::exchanges::merged_equivalences;
 use super::{Cutter, Fragment, Placement, Spread, with_children};
 use crate::draft::{DraftExchangeExec, StageDraft};
+use crate::failure::Result;
 use crate::ranges::{divide, estimated_bytes};
 
 impl Cutter<'_> {

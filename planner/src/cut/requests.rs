@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use datafusion::common::Result;
 use datafusion::physical_expr::Partitioning;
 use datafusion::physical_plan::ExecutionPlanProperties;
 use datafusion_tributary_core::exec::ExchangeKind;
@@ -11,6 +10,7 @@ use super::combine::has_one_partition;
 use super::exchanges::{merged_equivalences, single_partition};
 use super::{Cutter, Fragment, Placement, Spread};
 use crate::draft::{DraftExchangeExec, StageDraft};
+use crate::failure::Result;
 use crate::request::{ExchangeRequestExec, Request, TaskCount, deal};
 
 impl Cutter<'_> {

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use datafusion::common::Result;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion_tributary_core::exec::{StagedWriteExec, WriteTarget};
 
 use super::exchanges::ungathered;
 use super::{Cutter, Fragment, with_children};
+use crate::failure::Result;
 
 /// Where a sink runs.
 #[derive(Debug)]

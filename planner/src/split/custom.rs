@@ -3,14 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
+use datafusion::common::DataFusionError;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::{DataFusionError, Result};
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion_tributary_core::codec::{CodecRegistry, check_node};
 use datafusion_tributary_core::exec::schema_difference;
 use url::Url;
 
+use crate::failure::{Failure, Result};
 use crate::leaf::{LeafContext, LeafSplitter, LeafWorth};
 
 /// The splitters of a session, and what they are told.
@@ -179,13 +180,14 @@ impl At<'_> {
         }
     }
 
-    fn failed(self, step: &str, error: &DataFusionError) -> DataFusionError {
+    fn failed(self, step: &str, error: &DataFusionError) -> Failure {
         self.wrong(format_args!("{step} failed: {}", error.strip_backtrace()))
     }
 
-    fn wrong(self, what: fmt::Arguments<'_>) -> DataFusionError {
+    fn wrong(self, what: fmt::Arguments<'_>) -> Failure {
         let (splitter, leaf) = (self.splitter.name(), self.leaf.name());
-        DataFusionError::Plan(format!("leaf splitter {splitter} and leaf {leaf}: {what}"))
+        let text = format!("leaf splitter {splitter} and leaf {leaf}: {what}");
+        Failure::Refused(DataFusionError::Plan(text))
     }
 }
 

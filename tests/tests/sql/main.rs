@@ -11,6 +11,7 @@ mod declared_partitions;
 mod exactly_once;
 mod explain;
 mod explain_analyze;
+mod failed_cuts;
 mod invariant;
 mod known_bugs;
 mod prepared;

@@ -20,7 +20,8 @@ use datafusion_tributary_core::ids::StageId;
 use datafusion_tributary_core::protocol::StageRoutes;
 use url::Url;
 
-use crate::cut::{merged_equivalences, without_stale_limit};
+use crate::cut::merged_equivalences;
+use crate::distinct::without_stale_limits_of_tasks;
 use crate::draft::{DraftExchangeExec, StageDraft};
 use crate::failure::Result;
 use crate::route::{StageToRoute, TaskRouter, TaskToRoute, route};
@@ -193,6 +194,7 @@ impl Assembler<'_> {
         stage: &Building,
     ) -> Result<StageId> {
         let id = StageId(count(self.stages.len() + 1)?);
+        let plan = without_stale_limits_of_tasks(plan, stage.n_tasks as usize)?;
         let mut inputs = Vec::new();
         plan.apply(|node| {
             inputs.extend(exchange_of(node.as_ref()).map(|exchange| exchange.spec().stage));
@@ -307,14 +309,11 @@ fn count(n: usize) -> Result<u32> {
 pub(crate) fn with_slices(
     plan: &Arc<dyn ExecutionPlan>,
     task: usize,
-) -> Result<Arc<dyn ExecutionPlan>> {
+) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
     let replaced = Arc::clone(plan).transform_up(|node| {
-        // A slice may have an order that its whole leaf lacks.
-        let replaced = match node.downcast_ref::<TaskLeafExec>() {
-            Some(leaf) => Some(Arc::clone(&leaf.slices()[task])),
-            None => without_stale_limit(&node),
-        };
-        Ok(replaced.map_or_else(|| Transformed::no(node), Transformed::yes))
+        let slice =
+            node.downcast_ref::<TaskLeafExec>().map(|leaf| Arc::clone(&leaf.slices()[task]));
+        Ok(slice.map_or_else(|| Transformed::no(node), Transformed::yes))
     })?;
     Ok(replaced.data)
 }

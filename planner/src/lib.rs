@@ -10,6 +10,7 @@
 mod assemble;
 mod check;
 mod cut;
+mod distinct;
 mod distribute;
 mod draft;
 mod explain;

@@ -24,7 +24,10 @@ const QUERIES: &[(&str, &str)] = &[
     ("left", "SELECT p.n, b.id FROM probe_side p LEFT JOIN build_side b ON p.id = b.id"),
     ("full", "SELECT a.k, b.k FROM nulls a FULL JOIN other_nulls b ON a.k = b.k"),
     ("semi", "SELECT n FROM probe_side WHERE id IN (SELECT id FROM build_side WHERE id < 20)"),
-    ("anti", "SELECT k FROM nulls a WHERE NOT EXISTS (SELECT 1 FROM other_nulls b WHERE a.k = b.k)"),
+    (
+        "anti",
+        "SELECT k FROM nulls a WHERE NOT EXISTS (SELECT 1 FROM other_nulls b WHERE a.k = b.k)",
+    ),
     ("cross", "SELECT count(*) FROM nulls CROSS JOIN build_side"),
     ("union", "SELECT id FROM build_side UNION ALL SELECT id FROM probe_side"),
     ("order", "SELECT id, n FROM probe_side ORDER BY n DESC, id"),

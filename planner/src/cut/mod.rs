@@ -17,7 +17,6 @@ use std::sync::Arc;
 
 use datafusion::common::DataFusionError;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
 use datafusion_tributary_core::codec::{CodecRegistry, check_node};
@@ -26,6 +25,7 @@ use datafusion_tributary_core::coordinator::ScopeId;
 
 pub(crate) use self::exchanges::{merged_equivalences, single_partition};
 pub(crate) use self::writes::WriteCut;
+use crate::distinct::without_stale_limit;
 use crate::draft::{DraftExchangeExec, StageDraft};
 use crate::failure::Result;
 use crate::request::ExchangeRequestExec;
@@ -271,17 +271,6 @@ pub(crate) fn with_children(
         .replace_children(children, options)
         .map_err(|error| error.context(format!("{} over the inputs of a stage", plan.name())))?;
     Ok(without_stale_limit(&plan).unwrap_or(plan))
-}
-
-/// DISTINCT with a limit of groups in any order is refused by DataFusion where its rows have an order,
-/// which other children may bring. The limit is a hint, and the real one is above it.
-pub(crate) fn without_stale_limit(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
-    let aggregate = plan.downcast_ref::<AggregateExec>()?;
-    let is_without_direction = aggregate.limit_options()?.descending().is_none();
-    let is_stale = is_without_direction
-        && aggregate.get_minmax_desc().is_none()
-        && !aggregate.is_unordered_unfiltered_group_by_distinct();
-    is_stale.then(|| Arc::new(aggregate.with_new_limit_options(None)) as Arc<dyn ExecutionPlan>)
 }
 
 fn count_scopes(plan: &Arc<dyn ExecutionPlan>) -> Result<u32> {

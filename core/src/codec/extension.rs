@@ -1,9 +1,9 @@
 //! The extension codec of a stage: our nodes, and the registered codecs under their names.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::{DataFusionError, Result, internal_err};
 use datafusion::execution::TaskContext;
 use datafusion::logical_expr::physical_planning_context::ScalarSubqueryResults;
 use datafusion::logical_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, WindowUDF};
@@ -43,15 +43,16 @@ pub(super) struct StageCodec {
     pub(super) leaves: Vec<Bytes>,
     /// The values of the stage's scalar subqueries, when decoding.
     pub(super) subqueries: ScalarSubqueryResults,
-    /// Whether encoding ends with the first node of an extension, if it can be encoded.
-    pub(super) ends_at_node: bool,
+    /// Where encoding ends with the first node of an extension: what encoding the node itself came to.
+    /// DataFusion encodes what is below such a node without asking the converter, and that may be
+    /// large, or have reasons of its own.
+    pub(super) node_only: Option<Arc<OnceLock<NodeEncoded>>>,
     /// Where encoding notes the functions that go by name, if somebody asks for them.
     pub(super) by_name: Option<Arc<ByName>>,
 }
 
-/// What encoding ends with where it went well: DataFusion encodes what is below an extension's node
-/// without asking the converter, and that may be large, or have reasons of its own.
-pub(super) const NODE_ENCODED: &str = "the node can be encoded";
+/// Whether a node could be encoded, or why not.
+pub(super) type NodeEncoded = std::result::Result<(), String>;
 
 impl StageCodec {
     /// The context in which parts of the stage inside our nodes are decoded: with the values that
@@ -74,6 +75,20 @@ impl StageCodec {
         // Through the same converter, so that a filter in the slice is the one that the stage's
         // join updates.
         converter.proto_to_execution_plan(&node, &self.context(task))
+    }
+
+    fn encode_node(
+        &self,
+        node: &Arc<dyn ExecutionPlan>,
+        converter: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<Node> {
+        if let Some(ours) = nodes::encode(node.as_ref(), self, converter)? {
+            return Ok(ours);
+        }
+        let claimed = self
+            .registry
+            .first(|codec, payload| codec.try_encode(Arc::clone(node), payload, converter));
+        Ok(Node::Named(to_named(claimed.ok_or_else(|| not_ours("node"))?)))
     }
 
     fn encode_function(
@@ -178,20 +193,14 @@ impl PhysicalExtensionCodec for StageCodec {
         buf: &mut Vec<u8>,
         converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<()> {
-        let ours = nodes::encode(node.as_ref(), self, converter)?;
-        let claimed = || {
-            self.registry
-                .first(|codec, payload| codec.try_encode(Arc::clone(&node), payload, converter))
-        };
-        let content = match ours {
-            Some(content) => content,
-            None => Node::Named(to_named(claimed().ok_or_else(|| not_ours("node"))?)),
-        };
-        *buf = proto::PlanNode { node: Some(content) }.encode_to_vec();
-        match self.ends_at_node {
-            true => Err(DataFusionError::Internal(NODE_ENCODED.to_owned())),
-            false => Ok(()),
+        let encoded = self.encode_node(&node, converter);
+        if let Some(outcome) = &self.node_only {
+            let encoded = encoded.map(|_| ()).map_err(|error| error.strip_backtrace());
+            outcome.get_or_init(|| encoded);
+            return internal_err!("nothing but the node is encoded");
         }
+        *buf = proto::PlanNode { node: Some(encoded?) }.encode_to_vec();
+        Ok(())
     }
 
     fn try_decode_udf(&self, name: &str, buf: &[u8]) -> Result<Arc<ScalarUDF>> {

@@ -11,6 +11,7 @@ mod limits;
 mod nodes;
 mod ranges;
 mod requests;
+mod unions;
 mod writes;
 
 use std::sync::Arc;

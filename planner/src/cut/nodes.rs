@@ -6,8 +6,10 @@ use datafusion::physical_expr::Partitioning;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
+use super::unions::merge_of_sorted_union;
 use super::{Cutter, Fragment, Placement, Spread, joins, with_children};
 use crate::failure::Result;
 
@@ -53,11 +55,7 @@ impl Cutter<'_> {
             return self.cut_repartition(plan, repartition);
         }
         if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() {
-            let child = self.cut(merge.input())?;
-            return match self.merge_by_ranges(merge, &child)? {
-                Some(sorted) => Ok(sorted),
-                None => self.gather_into(plan, child),
-            };
+            return self.cut_merge(plan, merge);
         }
         if plan.downcast_ref::<CoalescePartitionsExec>().is_some() {
             let child = self.cut(plan.children()[0])?;
@@ -70,6 +68,24 @@ impl Cutter<'_> {
         let children = children.collect::<Result<Vec<_>>>()?;
         let fragment = self.combine(plan, children)?;
         self.finish_limit(plan, fragment)
+    }
+
+    fn cut_merge(
+        &mut self,
+        plan: &Arc<dyn ExecutionPlan>,
+        merge: &SortPreservingMergeExec,
+    ) -> Result<Fragment> {
+        if merge.input().is::<UnionExec>()
+            && self.is_worth_ranges(merge.input())
+            && let Some(plan) = merge_of_sorted_union(plan, merge)?
+        {
+            return self.cut_node(&plan);
+        }
+        let child = self.cut(merge.input())?;
+        match self.merge_by_ranges(merge, &child)? {
+            Some(sorted) => Ok(sorted),
+            None => self.gather_into(plan, child),
+        }
     }
 
     fn cut_repartition(

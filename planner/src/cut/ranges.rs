@@ -29,11 +29,7 @@ impl Cutter<'_> {
         let Some(cut) = below.downcast_ref::<SortExec>() else { return Ok(None) };
         let input = Fragment { plan: Arc::clone(cut.input()), ..child.clone() };
         let Some(sorted) = self.sort_ranges(planned, &input)? else { return Ok(None) };
-        let plan = above
-            .into_iter()
-            .rev()
-            .try_fold(sorted.plan, |plan, projection| with_children(projection, vec![plan]))?;
-        let sorted = Fragment { plan, ..input };
+        let sorted = Fragment { plan: projected_anew(above, sorted.plan)?, ..input };
         Ok(Some(self.concatenate(&sorted, merge.expr().clone())))
     }
 
@@ -67,7 +63,8 @@ impl Cutter<'_> {
         Ok(Some(Fragment { plan, ..input.clone() }))
     }
 
-    fn is_worth_ranges(&self, input: &Arc<dyn ExecutionPlan>) -> bool {
+    /// Whether the rows of a plan are many enough to travel once more before they are sorted.
+    pub(super) fn is_worth_ranges(&self, input: &Arc<dyn ExecutionPlan>) -> bool {
         match self.config.range_sort_min_bytes {
             0 => true,
             min_bytes => estimated_bytes(input).is_some_and(|bytes| bytes >= min_bytes),
@@ -96,7 +93,7 @@ impl Cutter<'_> {
         let equivalences = merged_equivalences(&sorted.plan, sorted.n_tasks(), Some(&ordering));
         let draft_idx = self.add_draft(StageDraft {
             ordering: Some(ordering),
-            ..StageDraft::new(ExchangeKind::Concatenate, &sorted, self.scope)
+            ..StageDraft::new(ExchangeKind::Concatenate, sorted, self.scope)
         });
         let partitioning = Partitioning::UnknownPartitioning(1);
         let plan = DraftExchangeExec::new(draft_idx, &sorted.plan, equivalences, partitioning);
@@ -110,11 +107,22 @@ impl Cutter<'_> {
     }
 }
 
-/// The sort whose order a merge without a limit keeps, through projections that DataFusion put above it.
+/// The sort whose order a merge without a limit keeps.
 fn merged_sort(merge: &SortPreservingMergeExec) -> Option<&SortExec> {
-    let (above, below) = projections(merge.input());
+    match merge.fetch() {
+        Some(_) => None,
+        None => sort_by(merge.input(), merge.expr()),
+    }
+}
+
+/// A plan's sort by these keys of the plan, through projections that DataFusion put above it.
+pub(super) fn sort_by<'a>(
+    plan: &'a Arc<dyn ExecutionPlan>,
+    keys: &LexOrdering,
+) -> Option<&'a SortExec> {
+    let (above, below) = projections(plan);
     let sort = below.downcast_ref::<SortExec>()?;
-    let mut keys: Vec<PhysicalSortExpr> = merge.expr().iter().cloned().collect();
+    let mut keys: Vec<PhysicalSortExpr> = keys.iter().cloned().collect();
     for projection in above {
         let projection = projection.downcast_ref::<ProjectionExec>()?;
         for key in &mut keys {
@@ -122,12 +130,11 @@ fn merged_sort(merge: &SortPreservingMergeExec) -> Option<&SortExec> {
             key.expr = Arc::clone(&projection.expr().get(column)?.expr);
         }
     }
-    let is_its_order = sort.expr().iter().eq(&keys);
-    (is_its_order && merge.fetch().is_none()).then_some(sort)
+    sort.expr().iter().eq(&keys).then_some(sort)
 }
 
 /// The projections on top of a plan, and what is below them.
-fn projections(
+pub(super) fn projections(
     plan: &Arc<dyn ExecutionPlan>,
 ) -> (Vec<&Arc<dyn ExecutionPlan>>, &Arc<dyn ExecutionPlan>) {
     let (mut above, mut plan) = (Vec::new(), plan);
@@ -136,4 +143,13 @@ fn projections(
         plan = projection.input();
     }
     (above, plan)
+}
+
+/// A plan below projections that were above another one.
+pub(super) fn projected_anew(
+    above: Vec<&Arc<dyn ExecutionPlan>>,
+    plan: Arc<dyn ExecutionPlan>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let mut above = above.into_iter().rev();
+    above.try_fold(plan, |plan, projection| with_children(projection, vec![plan]))
 }

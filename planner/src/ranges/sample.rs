@@ -8,10 +8,9 @@ use datafusion::common::ScalarValue;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::datasource::physical_plan::FileScanConfig;
-use datafusion::physical_expr::expressions::Column;
 
 use super::interpolate::between;
-use super::trace::Origin;
+use super::trace::{Origin, plain_column};
 use crate::size::{file_scan, memory_table};
 
 /// About as many values are taken from a leaf.
@@ -43,7 +42,7 @@ pub(super) fn of_leaf(
 
 fn spans_of_files(scan: &FileScanConfig, column: usize, data_type: &DataType) -> Option<Vec<Span>> {
     let column = match scan.file_source.projection() {
-        Some(columns) => columns.iter().nth(column)?.expr.downcast_ref::<Column>()?.index(),
+        Some(columns) => plain_column(&columns.iter().nth(column)?.expr)?,
         None => column,
     };
     let files = scan.file_groups.iter().flat_map(|group| group.iter());

@@ -78,7 +78,7 @@ fn passed_on(
 }
 
 /// The values of a cast are those of its column, in another type.
-fn plain_column(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
+pub(super) fn plain_column(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
     match expr.downcast_ref::<CastExpr>() {
         Some(cast) => plain_column(cast.expr()),
         None => expr.downcast_ref::<Column>().map(Column::index),

@@ -18,6 +18,7 @@ mod prepared;
 mod property;
 mod random_queries;
 mod range_sort;
+mod range_unions;
 mod rewriters;
 mod statements;
 mod task_routers;

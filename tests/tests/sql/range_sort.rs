@@ -73,20 +73,20 @@ fn rows(file: i64) -> String {
     )
 }
 
-async fn files() -> TempDir {
+pub(crate) async fn files() -> TempDir {
     let dir = tempfile::tempdir().expect("a folder");
     write_table(dir.path(), "files", &four(rows)).await.expect("written");
     dir
 }
 
-async fn open(world: World, data: &TempDir) -> Place {
+pub(crate) async fn open(world: World, data: &TempDir) -> Place {
     let place = Place::open(world, Extras::default(), &[EMPTY]).await;
     let setup = [FILES, INLINE, MEMORY, ALWAYS];
     place.sessions.set_up(&setup, data.path()).await.expect("the set-up runs");
     place
 }
 
-fn worlds() -> Vec<World> {
+pub(crate) fn worlds() -> Vec<World> {
     let world = |n_workers, target_partitions, force_encode| World {
         n_workers,
         target_partitions,
@@ -96,7 +96,7 @@ fn worlds() -> Vec<World> {
 }
 
 /// Checks that rows come in the order of one process, and whether they were sorted by ranges.
-async fn check(place: &Place, sql: &str, by_ranges: bool) -> Result<(), String> {
+pub(crate) async fn check(place: &Place, sql: &str, by_ranges: bool) -> Result<(), String> {
     let (single, distributed) = (&place.sessions.single, &place.sessions.distributed);
     let plan = explain(distributed, sql).await.map_err(|e| format!("{e}\n{sql}"))?;
     if !plan.contains("DistributedExec") {

@@ -19,6 +19,7 @@ mod property;
 mod random_queries;
 mod range_sort;
 mod range_unions;
+mod range_windows;
 mod rewriters;
 mod statements;
 mod task_routers;

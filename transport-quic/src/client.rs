@@ -3,6 +3,7 @@
 mod connect;
 mod lane;
 mod pool;
+mod silence;
 
 use std::fmt;
 use std::sync::Arc;

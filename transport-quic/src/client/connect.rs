@@ -17,6 +17,7 @@ use quinn::{ConnectError, Endpoint, Side};
 use rustls::ClientConfig;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::silence::Silence;
 use crate::config::QuicConfig;
 use crate::error::{DONE, connection_text};
 use crate::settings::transport_config;
@@ -33,11 +34,13 @@ pub(super) struct Connection {
     /// The worker's further ports.
     pub(super) ports: Vec<u16>,
     address: Arc<Address>,
+    silence: Silence,
 }
 
 impl Connection {
+    /// Whether no further call should be made on it.
     pub(super) fn is_over(&self) -> bool {
-        self.quic.close_reason().is_some()
+        self.quic.close_reason().is_some() || self.silence.is_silent()
     }
 
     /// Cuts all calls on it.
@@ -200,7 +203,8 @@ impl Connector {
         let quic = connecting.await.map_err(lost)?;
         let greeted = greeting::receive(&quic).await;
         let ports = greeted.map_err(|reason| self.address.unavailable(reason))?;
-        Ok(Connection { quic, ports, address: Arc::clone(&self.address) })
+        let silence = Silence::watch(quic.clone(), self.config.keep_alive_interval);
+        Ok(Connection { quic, ports, address: Arc::clone(&self.address), silence })
     }
 
     /// A socket for this peer, which connections of the same number share.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::Result;
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::execution::context::QueryPlanner;
 use datafusion::execution::{SessionState, TaskContext};
-use datafusion::logical_expr::{LogicalPlan, WriteOp};
+use datafusion::logical_expr::{Expr, LogicalPlan, WriteOp};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion_tributary_core::config::DistributedConfig;
@@ -41,7 +42,7 @@ impl DistributedQueryPlanner {
     ) -> Result<(Arc<dyn ExecutionPlan>, Vec<String>)> {
         let n_partitions = session.config().target_partitions();
         // With one partition DataFusion plans no exchange at all.
-        let parallel = with_partitions(session, n_partitions.max(2));
+        let parallel = with_partitions(session, n_partitions.max(2), query);
         let planning: &dyn Session = parallel.as_ref().map_or(session, |state| state);
         let must_distribute = DistributedConfig::of(session.config_options()).require;
         let plan = match self.inner.create_physical_plan(query, planning).await {
@@ -145,7 +146,11 @@ impl QueryPlanner for PlainQueryPlanner {
 
 /// A copy of the session that plans with another number of partitions, where it must differ and
 /// the session can be copied.
-fn with_partitions(session: &dyn Session, n_partitions: usize) -> Option<SessionState> {
+fn with_partitions(
+    session: &dyn Session,
+    n_partitions: usize,
+    query: &LogicalPlan,
+) -> Option<SessionState> {
     if session.config().target_partitions() == n_partitions {
         return None;
     }
@@ -153,8 +158,25 @@ fn with_partitions(session: &dyn Session, n_partitions: usize) -> Option<Session
     let options = state.config_mut().options_mut();
     options.execution.target_partitions = n_partitions;
     // With one partition they have no effect. With more, DataFusion 55 may join folders of different
-    // keys with each other, and sort-merge joins lack some types of keys.
+    // keys with each other, sort-merge joins lack some types of keys, and an order is kept for CUBE, whose
+    // groups don't have it.
     options.optimizer.preserve_file_partitions = 0;
     options.optimizer.prefer_hash_join = true;
+    options.optimizer.prefer_existing_sort &= !has_grouping_sets(query);
     Some(state)
+}
+
+fn has_grouping_sets(query: &LogicalPlan) -> bool {
+    let mut has_some = false;
+    // The closure never fails.
+    let _ = query.apply_with_subqueries(|node| {
+        has_some |= match node {
+            LogicalPlan::Aggregate(aggregate) => {
+                aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_)))
+            }
+            _ => false,
+        };
+        Ok(TreeNodeRecursion::Continue)
+    });
+    has_some
 }

@@ -21,6 +21,12 @@ async fn a_plan_that_only_one_partition_has() {
     is_equal(223302675247).await;
 }
 
+/// CUBE over a sorted column, which DataFusion plans well with one partition only.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cube_in_a_session_of_one_partition() {
+    is_equal(16130477004982).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_query_that_differed_in_process() {
     is_equal(17543676565652).await;

@@ -12,6 +12,8 @@ use tempfile::TempDir;
 /// the files; `n`, `f` and `s` are NULL at times, and `f` has what floats have besides numbers.
 const FILES: &str = "CREATE EXTERNAL TABLE files STORED AS PARQUET LOCATION '{data}/files/'";
 const MEMORY: &str = "CREATE TABLE memory AS SELECT * FROM files";
+/// Both of them, in place of `{t}`.
+pub(crate) const TABLES: [&str; 2] = ["files", "memory"];
 const ALWAYS: &str = "SET distributed.range_sort_min_bytes = 0";
 const INLINE: &str = "SET distributed.max_inline_bytes = 100000000";
 
@@ -121,15 +123,19 @@ pub(crate) async fn check(place: &Place, sql: &str, by_ranges: bool) -> Result<(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_come_in_the_order_of_one_process() {
+    check_each(BY_RANGES, MERGED).await;
+}
+
+/// Checks queries of each table in each world: the first ones are sorted by ranges, the others not.
+pub(crate) async fn check_each(by_ranges: &[&str], merged: &[&str]) {
     let data = files().await;
     let mut failures = Vec::new();
     for world in worlds() {
         let place = open(world, &data).await;
-        let cases = BY_RANGES.iter().map(|sql| (sql, true));
-        for (sql, by_ranges) in cases.chain(MERGED.iter().map(|sql| (sql, false))) {
-            for table in ["files", "memory"] {
-                let sql = sql.replace("{t}", table);
-                let checked = check(&place, &sql, by_ranges).await;
+        let cases = by_ranges.iter().map(|sql| (sql, true));
+        for (sql, by_ranges) in cases.chain(merged.iter().map(|sql| (sql, false))) {
+            for table in TABLES {
+                let checked = check(&place, &sql.replace("{t}", table), by_ranges).await;
                 failures.extend(checked.err().map(|e| format!("[{world}] {e}")));
             }
         }

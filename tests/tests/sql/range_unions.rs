@@ -1,6 +1,6 @@
 //! DataFusion sorts the branches of a union each; all of them are sorted by ranges together.
 
-use crate::range_sort::{check, files, open, worlds};
+use crate::range_sort::check_each;
 
 /// With an order of all rows that leaves nothing open.
 const BY_RANGES: &[&str] = &[
@@ -29,18 +29,5 @@ const MERGED: &[&str] = &[
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn branches_are_sorted_together() {
-    let data = files().await;
-    let mut failures = Vec::new();
-    for world in worlds() {
-        let place = open(world, &data).await;
-        let cases = BY_RANGES.iter().map(|sql| (sql, true));
-        for (sql, by_ranges) in cases.chain(MERGED.iter().map(|sql| (sql, false))) {
-            for table in ["files", "memory"] {
-                let sql = sql.replace("{t}", table);
-                let checked = check(&place, &sql, by_ranges).await;
-                failures.extend(checked.err().map(|e| format!("[{world}] {e}")));
-            }
-        }
-    }
-    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures[0]);
+    check_each(BY_RANGES, MERGED).await;
 }

@@ -4,7 +4,7 @@ use datafusion_tributary::QueryReport;
 use datafusion_tributary_tests::Place;
 use datafusion_tributary_tests::text::{explain, text};
 
-use crate::range_sort::{check, files, open, worlds};
+use crate::range_sort::{TABLES, check, check_each, files, open, worlds};
 
 /// By the ranges of one window's order, whatever the window computes. An order of the result by `v` is
 /// made of one task's rows, so the ranges are the window's.
@@ -29,33 +29,23 @@ const BY_RANGES: &[&str] = &[
     "SELECT v, row_number() OVER (ORDER BY i) AS a, row_number() OVER (ORDER BY s, v) AS b FROM {t} ORDER BY v",
 ];
 
-/// Of one value, by what is in no statistics, and by partitions, which are spread already.
+/// Of one value, and by what is in no statistics.
 const MERGED: &[&str] = &[
     "SELECT v, row_number() OVER (ORDER BY same, v) AS r FROM {t} ORDER BY v",
     "SELECT v, row_number() OVER (ORDER BY i % 10, v) AS r FROM {t} ORDER BY v",
-    "SELECT v, sum(v) OVER (PARTITION BY small ORDER BY i) AS s FROM {t} ORDER BY v % 10, v",
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn windows_see_one_order() {
+    check_each(BY_RANGES, MERGED).await;
     let data = files().await;
-    let mut failures = Vec::new();
     for world in worlds() {
         let place = open(world, &data).await;
-        let cases = BY_RANGES.iter().map(|sql| (sql, true));
-        for (sql, by_ranges) in cases.chain(MERGED.iter().map(|sql| (sql, false))) {
-            for table in ["files", "memory"] {
-                let sql = sql.replace("{t}", table);
-                let checked = check(&place, &sql, by_ranges).await;
-                failures.extend(checked.err().map(|e| format!("[{world}] {e}")));
-                if by_ranges {
-                    let checked = check_below(&place, &sql, world.n_workers).await;
-                    failures.extend(checked.err().map(|e| format!("[{world}] {e}")));
-                }
-            }
+        for (sql, table) in BY_RANGES.iter().flat_map(|sql| TABLES.map(|table| (sql, table))) {
+            let checked = check_below(&place, &sql.replace("{t}", table), world.n_workers).await;
+            checked.unwrap_or_else(|e| panic!("[{world}] {e}"));
         }
     }
-    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures[0]);
 }
 
 /// The same size decides as for a result.

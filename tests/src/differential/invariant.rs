@@ -13,6 +13,7 @@ use futures::FutureExt;
 use super::seeds;
 use super::world::{Query, World, is_known_bug};
 use crate::or_hang;
+use crate::slt::doubts;
 use crate::slt::pair::{self, Answer};
 use crate::stages::{Checked, UNCLEAR, check_leaves, check_stages, root_of};
 
@@ -92,7 +93,7 @@ async fn check(world: &World, query: &Query) -> Result<Option<Found>, String> {
     }
     // What one process gives in two ways is no stage's fault.
     let logical = &expected.logical;
-    match pair::second_thought(&world.single, &query.sql, logical, Some(&expected)).await {
+    match doubts::second_thought(&world.single, &query.sql, logical, Some(&expected)).await {
         Some(_) => Ok(None),
         None => Err(difference),
     }

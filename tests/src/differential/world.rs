@@ -182,6 +182,7 @@ const KNOWN_BUGS: &[&str] = &[
     // The schema of an outer sort-merge join with a filter.
     "is declared as non-nullable but contains null values",
     "Can't compare arrays of different types",
+    "Unsupported data type in sort merge join comparator",
     "Unsupported type for ArrayMap",
 ];
 

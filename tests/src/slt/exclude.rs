@@ -16,6 +16,12 @@ pub(super) const PANIC: &str = "plain DataFusion panics";
 pub(super) const SORT_KEY: &str =
     "plain DataFusion leaves a sort key away, as if NULLs of a unique column were equal";
 
+/// It forgets an order that the query asks for.
+pub(super) const UNSORTED: &str = "plain DataFusion's rows aren't in the query's order";
+/// Its filters from a join's build side drop rows that the join would keep.
+pub(super) const DYNAMIC_FILTERS: &str =
+    "plain DataFusion gives other rows without dynamic filters, as they tell -0 from 0";
+
 const EXPLAIN: &str = "EXPLAIN shows plans, which differ by design";
 const SETTINGS: &str = "a list of settings, of which a cluster has more";
 const ORDER: &str = "an aggregate or window takes rows in an order that the query doesn't fix";

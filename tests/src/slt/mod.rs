@@ -5,6 +5,7 @@
 //! compiled here), but counted.
 
 mod data;
+pub(crate) mod doubts;
 mod exclude;
 mod file;
 mod known;

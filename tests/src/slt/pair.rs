@@ -11,7 +11,6 @@ use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::common::exec_datafusion_err;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::collect;
@@ -25,6 +24,7 @@ use datafusion_tributary_cli::check::{QueryResult, check_plan};
 use futures::FutureExt;
 use sqllogictest::{AsyncDB, DBOutput};
 
+use super::doubts::{depends_on_batches, second_thought};
 use super::report::{Outcome, Statements};
 use super::{exclude, known};
 use crate::or_hang;
@@ -136,72 +136,11 @@ pub(crate) async fn compare(
     }
 }
 
-/// Why a difference is none. `expected` is what plain DataFusion gave; none where it failed.
-pub(crate) async fn second_thought(
+pub(super) async fn difference(
     single: &SessionContext,
-    sql: &str,
-    logical: &LogicalPlan,
-    expected: Option<&Answer>,
-) -> Option<&'static str> {
-    // A write isn't run twice.
-    if is_write(logical) {
-        return None;
-    }
-    if let (Some(reason), Some(_)) = (exclude::undetermined(logical), expected) {
-        return Some(reason);
-    }
-    if loses_sort_key(single, logical) {
-        return Some(exclude::SORT_KEY);
-    }
-    // What one process gives in two ways can't be expected of another.
-    if differs(single, expected, &run(single, sql).await).await {
-        return Some(exclude::VOLATILE);
-    }
-    depends_on_batches(single, sql, expected).await.then_some(exclude::BATCHES)
-}
-
-/// Whether DataFusion's optimizer leaves sort keys away: it takes a column for unique whose NULLs an
-/// outer join made, and rows that differ in the other keys come in any order.
-fn loses_sort_key(single: &SessionContext, logical: &LogicalPlan) -> bool {
-    let n_keys = |plan: &LogicalPlan| {
-        let mut n_keys = 0;
-        // The closure never fails.
-        let _ = plan.apply(|node| {
-            n_keys += match node {
-                LogicalPlan::Sort(sort) => sort.expr.len(),
-                _ => 0,
-            };
-            Ok(TreeNodeRecursion::Continue)
-        });
-        n_keys
-    };
-    single.state().optimize(logical).is_ok_and(|optimized| n_keys(&optimized) < n_keys(logical))
-}
-
-/// Whether plain DataFusion itself gives something else with a row in each batch.
-async fn depends_on_batches(single: &SessionContext, sql: &str, expected: Option<&Answer>) -> bool {
-    let mut state = single.state();
-    let set = state.config_mut().options_mut().set("datafusion.execution.batch_size", "1");
-    let answer = match set {
-        Ok(()) => run(&SessionContext::new_with_state(state), sql).await,
-        Err(error) => Err(error),
-    };
-    differs(single, expected, &answer).await
-}
-
-async fn differs(
-    single: &SessionContext,
-    expected: Option<&Answer>,
-    answer: &Result<Answer>,
-) -> bool {
-    match (expected, answer) {
-        (Some(expected), Ok(answer)) => difference(single, expected, answer).await.is_some(),
-        (Some(_), Err(_)) | (None, Ok(_)) => true,
-        (None, Err(_)) => false,
-    }
-}
-
-async fn difference(single: &SessionContext, expected: &Answer, actual: &Answer) -> Option<String> {
+    expected: &Answer,
+    actual: &Answer,
+) -> Option<String> {
     let result =
         |answer: &Answer| QueryResult::try_new(Arc::clone(&answer.schema), &answer.batches);
     let (one, other) = match (result(expected), result(actual)) {
@@ -228,6 +167,7 @@ pub(crate) enum Place {
 }
 
 /// What a statement gave.
+#[derive(Clone)]
 pub(crate) struct Answer {
     pub(crate) logical: LogicalPlan,
     pub(crate) schema: SchemaRef,
@@ -286,7 +226,7 @@ async fn local_reasons(ctx: &SessionContext, sql: &str) -> Vec<String> {
     reasons.map(|(_, reason)| reason.trim_end_matches(['|', ' ']).to_owned()).collect()
 }
 
-fn is_write(plan: &LogicalPlan) -> bool {
+pub(super) fn is_write(plan: &LogicalPlan) -> bool {
     matches!(plan, LogicalPlan::Dml(_) | LogicalPlan::Copy(_) | LogicalPlan::Ddl(_))
 }
 
